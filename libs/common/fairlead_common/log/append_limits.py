@@ -36,14 +36,14 @@ def count_value_bytes(records: Iterable[Record]) -> int:
     return sum(len(record.value or b"") for record in records)
 
 
-def check_append(records: Sequence[Record]) -> None:
-    """Raise `RecordTooLarge` beyond the limits, ValueError for a key that is not UTF-8 text or
-    contains a NUL."""
+def check_append(records: Sequence[Record]) -> int:
+    """The size of the values of these records. Raises `RecordTooLarge` beyond the limits,
+    ValueError for a key that is not UTF-8 text or contains a NUL."""
     if len(records) > APPEND_RECORDS_MAX:
         raise RecordTooLarge(
             f"{len(records)} records in one append; at most {APPEND_RECORDS_MAX} are allowed"
         )
-    total = 0
+    value_bytes = key_characters = 0
     for record in records:
         key, value = record.key, record.value
         size = 0 if value is None else len(value)
@@ -60,6 +60,9 @@ def check_append(records: Sequence[Record]) -> None:
             )
         if "\0" in key:
             raise ValueError(f"{record.topic}: a key holds a NUL character: {key[:200]!r}")
-        total += size + len(key)
+        value_bytes += size
+        key_characters += len(key)
+    total = value_bytes + key_characters
     if total > APPEND_BYTES_MAX:
         raise RecordTooLarge(f"{total} bytes in one append; at most {APPEND_BYTES_MAX} are allowed")
+    return value_bytes

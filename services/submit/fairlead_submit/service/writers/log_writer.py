@@ -22,7 +22,7 @@ from fairlead_common.domain.errors import (
     ProducerFenced,
 )
 from fairlead_common.domain.problems import Problem
-from fairlead_common.log.append_limits import check_append, count_value_bytes
+from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import Appended, EventLog, Producer, Record
 from fairlead_common.service import clock
 from fairlead_common.service.json_logging import job_sets_fields
@@ -71,10 +71,9 @@ class LogWriter:
         Raises a 503 `Problem` if too many bytes are pending, `RecordTooLarge`, and what
         `Producer.append` raises.
         """
-        check_append(records)
+        size = check_append(records)
         if self._ended:
             raise LogUnavailable(_ENDING)
-        size = count_value_bytes(records)
         if self._pending and self._bytes + size > self._pending_bytes_max:
             raise Problem(
                 "unavailable",
