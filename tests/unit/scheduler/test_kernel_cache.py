@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fairlead_scheduler
@@ -73,3 +74,31 @@ def test_only_the_most_recent_kernels_are_retained(tmp_path: Path) -> None:
     os.utime(folders[1] / "ready", (1_000, 1_000))
     compilation.remove_unused_folders(folders[-1] / "ready")
     assert {folder for folder in folders if folder.exists()} == {folders[1], *folders[4:]}
+
+
+def test_processes_can_remove_unused_kernels_at_the_same_time(tmp_path: Path) -> None:
+    used = tmp_path / "engine-used" / "ready"
+    used.parent.mkdir()
+    used.touch()
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(20):
+            for number in range(compilation.FOLDERS_MAX + 20):
+                folder = tmp_path / f"engine-{number}"
+                folder.mkdir(exist_ok=True)
+                for name in ("one", "two", "three"):
+                    (folder / name).touch()
+                    os.utime(folder / name, (number, number))
+            removals = [threads.submit(compilation.remove_unused_folders, used) for _ in range(4)]
+            for removal in removals:
+                removal.result()
+            assert len(list(tmp_path.iterdir())) <= compilation.FOLDERS_MAX
+            assert used.exists()
+
+
+def test_a_file_that_another_process_has_just_deleted_is_left_out(tmp_path: Path) -> None:
+    for number in range(compilation.FOLDERS_MAX + 1):
+        folder = tmp_path / f"engine-{number}"
+        folder.mkdir()
+        (folder / "gone").symlink_to("nothing")
+    compilation.remove_unused_folders(tmp_path / "engine-0" / "ready")
+    assert len(list(tmp_path.iterdir())) == compilation.FOLDERS_MAX

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fairlead_scheduler.kernels import kernel_cache
 
@@ -73,16 +73,35 @@ def _is_compiler_wanted() -> bool:
 
 def remove_unused_folders(marker: Path) -> None:
     """Delete the folders of kernels beside that of `marker` that were used least recently, beyond
-    `FOLDERS_MAX`."""
+    `FOLDERS_MAX`. Another process can do the same at this time."""
     beside = [folder for folder in marker.parent.parent.glob("engine-*") if folder.is_dir()]
     beside.sort(key=_last_used_s, reverse=True)
     for folder in beside[FOLDERS_MAX:]:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, onerror=_raise_unless_missing)
+
+
+def _raise_unless_missing(_: object, __: str, failure: tuple[Any, Any, Any]) -> None:
+    """For `rmtree`. `Any`: types of `sys.exc_info`."""
+    if not isinstance(failure[1], FileNotFoundError):
+        raise failure[1]
 
 
 def _last_used_s(folder: Path) -> float:
-    """When a folder was last used: a start touches its marker, and compiling adds files."""
-    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    """When a folder was last used: a start touches its marker, and compiling adds files.
+
+    The time of the folder itself counts only while it is empty: deleting files changes it, too. It
+    is 0 if the folder has been deleted.
+    """
+    times_s = [_modified_s(path) for path in folder.glob("*")]
+    return max(times_s, default=0.0) or _modified_s(folder)
+
+
+def _modified_s(path: Path) -> float:
+    """When a file was modified; 0 if it has been deleted."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _marker() -> Path | None:
