@@ -9,7 +9,9 @@ real one is shown by the contract suite of clusters, which runs against both.
 import asyncio
 import itertools
 import json
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
@@ -59,6 +61,7 @@ class FakeApiServer:
         self.silent = self.away = self.frozen = False
         self._thawed = asyncio.Event()
         self.token = "t"
+        self.log_lines: Sequence[bytes] = ()
         self.requests: Counter[tuple[str, str]] = Counter()
         self._objects: dict[str, dict[tuple[str, str], Json]] = {kind: {} for kind in KINDS}
         self._versions = itertools.count(1)
@@ -283,7 +286,14 @@ class FakeApiServer:
         """A followed log does not end, as on nodes of KWOK and on a node that is lost."""
         response = web.StreamResponse()
         await response.prepare(request)
-        await response.write(f"{request.query['container']}\nsecond\n".encode())
+        lines = self.log_lines or [f"{request.query['container']}\n".encode(), b"second\n"]
+        last = int(request.query.get("tailLines", len(lines)))
+        sent_max = int(request.query.get("limitBytes", sys.maxsize))
+        for line in lines[-last:] if last else []:
+            await response.write(line[:sent_max])
+            sent_max -= len(line[:sent_max])
+            if sent_max == 0:
+                break
         if request.query.get("follow") == "true":
             await self._cut.wait()
         return response

@@ -13,8 +13,9 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import GroupFile
 from fairlead_executor.domain.pods import End, Phase, Pod
+from fairlead_executor.domain.run_logs import LogEnd, LogEndRequest, LogRequest, NoLog
 from tests.simulation.world import World
 
 NODE = {"cpu": 4000, "memory": 6000}
@@ -200,5 +201,9 @@ class VirtualCluster:
         """Nothing to give up."""
 
     def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
+        """There are none."""
+        raise NoLog(f"{run} wrote nothing: {request}")
+
+    async def log_end(self, run: RunId, request: LogEndRequest) -> LogEnd:
         """There are none."""
         raise NoLog(f"{run} wrote nothing: {request}")

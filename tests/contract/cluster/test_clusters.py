@@ -11,9 +11,9 @@ from fairlead_common.domain.records.events import FailureCategory, NetworkObject
 from fairlead_common.log.protocol import Entry
 from fairlead_common.service import clock
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
 from fairlead_executor.domain.executor_state import ExecutorState
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
+from fairlead_executor.domain.run_logs import LogRequest, NoLog
 from fairlead_executor.domain.start_failures import StartFailures
 from tests.contract.cluster.beds import (
     FAILS,

@@ -99,6 +99,32 @@ async def test_a_log_is_searched_and_downloaded(
         await expect(log).to_contain_text("building")
 
 
+async def test_a_search_says_what_it_has_searched_and_goes_on(
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
+) -> None:
+    text = "".join(f"line {number:04} {'x' * 89}\n" for number in range(20_000))
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        open_log(harness, browser, text) as (page, executor),
+    ):
+        log = page.locator("pre.log")
+        await page.get_by_label("Lines of the log that contain").fill("line")
+        await page.get_by_role("button", name="Search").click()
+        await expect(page.get_by_text("20,000 lines contain line; the last 500")).to_be_visible()
+        await page.get_by_role("link", name="Search what is before").click()
+        await expect(page.get_by_text("19,500 lines contain line; the last 500")).to_be_visible()
+        await expect(page.get_by_text("1.9 MiB before the last 49 KiB of 1.9")).to_be_visible()
+        await expect(log).to_contain_text("line 19499 ")
+        await check_width(page)
+        await check_themes(page, axe_script)
+        await page.get_by_role("link", name="Search from the end").click()
+        await expect(page.get_by_text("20,000 lines contain line; the last 500")).to_be_visible()
+        executor.has_offsets, executor.part_bytes = False, 500_000
+        await page.reload()
+        await expect(page.get_by_text("Only the last 488 KiB of the log were")).to_be_visible()
+        await expect(page.get_by_role("link", name="Search what is before")).to_have_count(0)
+
+
 async def test_binary_logs_are_offered_as_a_file_and_long_lines_are_cut(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:

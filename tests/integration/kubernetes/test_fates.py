@@ -11,8 +11,8 @@ from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.domain.timestamps import parse_rfc3339
 from fairlead_executor.backends.kubernetes.settings import PendingAction, PendingRule
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import NoLog
 from fairlead_executor.domain.pods import SUCCEEDED, End, EndKind, Phase, Pod
+from fairlead_executor.domain.run_logs import NoLog
 from tests.integration.kubernetes.conftest import RealWorld
 from tests.kubernetes_control_plane import node_object
 from tests.unit.executor.kubernetes.world import INGRESS, SERVICE
@@ -133,7 +133,7 @@ async def test_the_log_of_a_container_can_be_read_in_parts(world: RealWorld) -> 
     assert await world.read_log(run, container="main", tail=2) == b"second\nthird\n"
     assert await world.read_log(run, since_bytes=len(b"first\n")) == b"second\nthird\n"
     for size in (1, len(b"third\n"), len(whole), 1_000):
-        assert await world.read_log(run, last_bytes=size) == whole[-size:]
+        assert await world.read_log_end(run, size) == (whole[-size:], size < len(whole))
     before_ms, after_ms = (parse_rfc3339(f"{year}-01-01T00:00:00Z") for year in (2025, 2027))
     assert await world.read_log(run, since_ms=before_ms) == whole
     assert await world.read_log(run, since_ms=after_ms) == b""

@@ -20,10 +20,11 @@ from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import GroupFile
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
 from fairlead_executor.domain.pods import SUCCEEDED, End, Phase, Pod
 from fairlead_executor.domain.reconciliation import REPEAT_REPORT_MS
+from fairlead_executor.domain.run_logs import LogEnd, LogEndRequest, LogRequest, NoLog
 from tests.example_numbers import EXAMPLES
 from tests.unit.executor.build import lease, run
 
@@ -95,6 +96,9 @@ class DurableCluster:
     async def logs(self, name: RunId, request: LogRequest) -> AsyncIterator[bytes]:
         raise NoLog("nothing is written in a history")
         yield b""  # type: ignore[unreachable]  # makes it a generator
+
+    async def log_end(self, name: RunId, request: LogEndRequest) -> LogEnd:
+        raise NoLog("nothing is written in a history")
 
     async def run(self) -> None:
         """Everything happens in `step`."""

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from fairlead_executor.backends.process import cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.retained_folders import RetainedFolders
 from fairlead_executor.backends.process.tree_removal import remove_tree
-from fairlead_executor.domain.cluster_protocol import LogRequest
+from fairlead_executor.domain.run_logs import LogEndRequest, LogRequest
 from fairlead_executor.service.settings import ExecutorSettings
 
 
@@ -51,13 +52,48 @@ async def test_since_bytes_returns_a_log_from_that_offset(tmp_path: Path) -> Non
     assert await read(path, LogRequest(since_bytes=99)) == b""
 
 
-async def test_last_bytes_bounds_a_tail_of_long_lines(tmp_path: Path) -> None:
+async def read_end(path: Path, bytes_max: int, **fields: Any) -> bytes:
+    """The end of a log; its part agrees with it. `Any`: fields of the request."""
+    end = await logs.read_end(path, LogEndRequest(bytes_max=bytes_max, **fields), 1 << 40)
+    data = b"".join([chunk async for chunk in end.chunks])
+    whole = await read(path, LogRequest())
+    assert end.part.begin is not None
+    assert (end.part.first, end.part.size) == (0, len(whole))
+    assert whole[end.part.begin :][: len(data)] == data
+    assert end.part.is_cut == (end.part.begin > 0)
+    return data
+
+
+async def test_the_end_of_a_log_is_bounded_in_bytes_and_lines(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789\nab\ncd")
-    assert await read(path, LogRequest(last_bytes=8)) == b"89\nab\ncd"
-    assert await read(path, LogRequest(tail=2, last_bytes=8)) == b"ab\ncd"
-    assert await read(path, LogRequest(tail=9, last_bytes=8)) == b"89\nab\ncd"
-    assert await read(path, LogRequest(last_bytes=99)) == path.read_bytes()
+    assert await read_end(path, 8) == b"89\nab\ncd"
+    assert await read_end(path, 8, lines_max=2) == b"ab\ncd"
+    assert await read_end(path, 8, lines_max=9) == b"89\nab\ncd"
+    assert await read_end(path, 99) == path.read_bytes()
+    assert await read_end(path, 4, before=11) == b"789\n"
+    assert await read_end(path, 99, before=11) == b"0123456789\n"
+    assert await read_end(path, 99, before=99) == path.read_bytes()
+    assert await read_end(path, 99, before=0) == b""
+
+
+async def test_a_log_is_read_to_the_end_that_it_had(tmp_path: Path) -> None:
+    """A command that writes faster than the log is read would have it read for ever."""
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 200_000)
+    end = await logs.read_end(path, LogEndRequest(bytes_max=150_000), 1 << 40)
+    for chunks, size in (
+        (logs.read(path, LogRequest(), lambda: False, 1 << 40), 200_000),
+        (end.chunks, 150_000),
+    ):
+        total = 0
+        async for chunk in chunks:
+            total += len(chunk)
+            with path.open("ab") as command:
+                command.write(b"y" * 200_000)
+            assert total <= size
+        assert total == size
+        path.write_bytes(b"x" * 200_000)
 
 
 async def test_only_what_is_retained_of_a_log_is_read(tmp_path: Path) -> None:
@@ -102,7 +138,8 @@ async def test_a_huge_or_binary_log_is_read_within_bounded_memory(
     tracemalloc.start()
     try:
         assert len(await read(path, LogRequest(since_bytes=size - 3))) == 3
-        assert len(await read(path, LogRequest(tail=9, last_bytes=1 << 20))) == 1 << 20
+        end = await logs.read_end(path, LogEndRequest(bytes_max=1 << 20, lines_max=9), 1 << 40)
+        assert sum([len(chunk) async for chunk in end.chunks]) == 1 << 20
         if size == 5 << 30:
             assert await read(path, LogRequest(tail=1)) == b"\0\xff\n"
         total = 0
@@ -152,6 +189,28 @@ def test_the_oldest_folders_are_deleted_beyond_the_size_limit(tmp_path: Path) ->
     for name in ("a", "b", "c"):
         retained.add(run_folder(tmp_path, name, 40_000))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
+
+
+def test_a_folder_above_the_size_limit_loses_what_is_too_much_and_others_stay(
+    tmp_path: Path,
+) -> None:
+    retained = RetainedFolders(tmp_path, runs_max=10, bytes_max=400_000)
+    retained.add(run_folder(tmp_path, "a", 40_000))
+    huge = run_folder(tmp_path, "b", 1_000_000)
+    (huge / "stdout").write_bytes(b"x" * 999_990 + b"last line\n")
+    retained.add(huge)
+    assert (tmp_path / "a").exists()
+    if sys.platform == "linux":
+        assert (huge / "stdout").stat().st_blocks * 512 <= 100_000
+        assert (huge / "stdout").read_bytes().endswith(b"xlast line\n")
+    other = run_folder(tmp_path, "c", 1)
+    (other / "cannot-be-trimmed").write_bytes(b"x" * 1_000_000)
+    retained.add(other)
+    assert "c" not in [path.name for path in tmp_path.iterdir()]
+    assert (tmp_path / "a").exists()
+    for name in ("d", "e"):  # nothing of what was deleted is counted
+        retained.add(run_folder(tmp_path, name, 40_000))
+    assert {"a", "d", "e"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_scratch_folder_of_any_depth_is_removed(tmp_path: Path) -> None:

@@ -60,27 +60,3 @@ def test_binary_data_is_not_displayed() -> None:
     assert log_views.show_end(bytes(range(256)) * 100).is_binary
     assert not log_views.show_end("é\x1b[31mü\x1b[0m\n".encode() * 100).is_binary
     assert not log_views.show_end(b"").is_binary
-
-
-def test_lines_with_a_text_are_found_and_marked() -> None:
-    found = log_views.find_lines(b"first\n\x1b[31mAn Error\x1b[0m: error\nlast\n", "error")
-    assert found.matches == 1
-    assert found.spans == [
-        Span("An ", ""), Span("Error", "match"), Span(": ", ""), Span("error", "match"),
-        Span("\n", ""),
-    ]  # fmt: skip
-    assert log_views.find_lines(b"first\n", "error") == log_views.LogView([], matches=0)
-
-
-def test_a_search_says_when_the_log_begins_before_the_lines_that_were_searched() -> None:
-    assert not log_views.find_lines(b"x\n" * 1_000, "error").is_cut
-    assert log_views.find_lines(b"x\n" * log_views.SEARCHED_LINES_MAX, "error").is_cut
-    assert log_views.find_lines(b"x" * log_views.SEARCHED_BYTES_MAX, "error").is_cut
-
-
-def test_a_long_line_is_cut_around_its_match() -> None:
-    before = b"a" * (16 * terminal_text.PIECE_CHARACTERS - 3)  # lines are cleaned in pieces
-    found = log_views.find_lines(before + b"needle" + b"b" * 10**6, "NEEDLE")
-    text = "".join(span.text for span in found.spans)
-    assert "needle" in text
-    assert len(text) <= log_views.LINE_CHARACTERS_MAX + 1

@@ -17,8 +17,7 @@ Commands return at once and never fail: their outcome is seen in `pods`. Clauses
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from enum import StrEnum
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -26,41 +25,7 @@ from fairlead_common.domain.ids import GroupId, RunId
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.domain.pods import End, Pod
-
-FOLLOW_LINES_MAX: Final = 1_000_000
-
-
-class NoLog(Exception):
-    """There is no such log here; the message says why."""
-
-
-class NoLineTimes(NoLog):
-    """The cluster does not know when the lines of a log were written."""
-
-
-class Stream(StrEnum):
-    """The two outputs of a command."""
-
-    STDOUT = "stdout"
-    STDERR = "stderr"
-
-
-class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a log to return.
-
-    `tail`: the last lines, this many. `since_bytes`: from that byte on. `since_ms`: lines that
-    were written at that time or later, where the cluster knows their times. `follow`: until the run
-    has ended. `container`: its name; None: the first. `last_bytes`: nothing before the last bytes,
-    this many; not with `follow`.
-    """
-
-    container: str | None = None
-    stream: Stream = Stream.STDOUT
-    tail: int | None = None
-    since_bytes: int | None = None
-    since_ms: int | None = None
-    last_bytes: int | None = None
-    follow: bool = False
+from fairlead_executor.domain.run_logs import LogEnd, LogEndRequest, LogRequest
 
 
 class GroupFile(msgspec.Struct, frozen=True):
@@ -136,6 +101,10 @@ class Cluster(Protocol):
 
     def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
         """The output of the run. Raises `NoLog` at the first step if there is no log."""
+        ...
+
+    async def log_end(self, run: RunId, request: LogEndRequest) -> LogEnd:
+        """The end of the output of the run, read within bounds. Raises `NoLog`."""
         ...
 
     async def run(self) -> None:

@@ -10,11 +10,13 @@ from fastapi.responses import StreamingResponse
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import log_parts
 from fairlead_common.service import clock
 from fairlead_common.web import auth
-from fairlead_executor.domain.cluster_protocol import (
+from fairlead_executor.domain.cluster_protocol import Cluster
+from fairlead_executor.domain.run_logs import (
     FOLLOW_LINES_MAX,
-    Cluster,
+    LogEndRequest,
     LogRequest,
     NoLineTimes,
     NoLog,
@@ -23,6 +25,7 @@ from fairlead_executor.domain.cluster_protocol import (
 
 RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[0-9]{{1,9}}")
 BEARER: Final = "Bearer "
+LAST_BYTES_MAX: Final = 32 * 2**20
 
 
 def routes(cluster: Cluster, signing_key: str) -> APIRouter:
@@ -37,7 +40,8 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
         tail: Annotated[int | None, Query(ge=0, le=FOLLOW_LINES_MAX)] = None,
         since_bytes: Annotated[int | None, Query(ge=0)] = None,
         since_ms: Annotated[int | None, Query(ge=0)] = None,
-        last_bytes: Annotated[int | None, Query(ge=1)] = None,
+        last_bytes: Annotated[int | None, Query(ge=1, le=LAST_BYTES_MAX)] = None,
+        before_bytes: Annotated[int | None, Query(ge=0)] = None,
         follow: bool = False,
         container: Annotated[str | None, Query(max_length=63)] = None,
     ) -> StreamingResponse:
@@ -52,24 +56,42 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
                 "not-found",
                 f"{run_id!r} is not a run id. A run id is a job id, a hyphen and a number.",
             )
-        request = LogRequest(
-            stream=stream,
-            tail=tail,
-            since_bytes=since_bytes,
-            since_ms=since_ms,
-            last_bytes=last_bytes,
-            follow=follow,
-            container=container,
-        )
-        parts = cluster.logs(RunId(run_id), request)
+        run = RunId(run_id)
+        headers = {}
         try:
-            first = await anext(parts, b"")
+            if last_bytes is None:
+                chunks = cluster.logs(
+                    run,
+                    LogRequest(
+                        stream=stream,
+                        tail=tail,
+                        since_bytes=since_bytes,
+                        since_ms=since_ms,
+                        follow=follow,
+                        container=container,
+                    ),
+                )
+            else:
+                end = await cluster.log_end(
+                    run,
+                    LogEndRequest(
+                        stream=stream,
+                        lines_max=tail,
+                        bytes_max=last_bytes,
+                        before=before_bytes,
+                        container=container,
+                    ),
+                )
+                chunks, headers = end.chunks, {log_parts.HEADER: log_parts.encode(end.part)}
+            first = await anext(chunks, b"")
         except NoLineTimes as error:
             refusal = FieldError("/query/since_ms", str(error))
             raise Problem("invalid", "A parameter is not valid.", [refusal]) from error
         except NoLog as error:
             raise Problem("not-found", f"There is no log of run {run_id}: {error}.") from error
-        return StreamingResponse(_all(first, parts), media_type="text/plain; charset=utf-8")
+        return StreamingResponse(
+            _all(first, chunks), media_type="text/plain; charset=utf-8", headers=headers
+        )
 
     return router
 

@@ -10,6 +10,7 @@ import msgspec
 from fairlead_common.domain import ids, timestamps
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import log_parts
 from fairlead_common.service import clock
 from fairlead_common.web import auth, tls
 from fairlead_common.web.fair_semaphore import FairSemaphore
@@ -34,6 +35,13 @@ class LogInterrupted(WorldError):
     last byte that it received."""
 
 
+class ExecutorLog(msgspec.Struct, frozen=True):
+    """A log as it arrives. `part`: where its bytes are; None if the executor does not say it."""
+
+    chunks: AsyncIterator[bytes]
+    part: log_parts.LogPart | None
+
+
 class ExecutorLogs:
     """Fetches logs; holds one pool of connections to executors. `searches`: places of those that
     search a log, one for each caller."""
@@ -52,7 +60,7 @@ class ExecutorLogs:
 
     async def open(
         self, run_row: Mapping[str, Any], job_id: str, parameters: Mapping[str, str]
-    ) -> AsyncIterator[bytes]:
+    ) -> ExecutorLog:
         """The log of a run, as it arrives. Raises `Problem` if it is not available."""
         executor, run = run_row["executor"], run_row["number"]
         heartbeat = self._clusters.find_heartbeat(executor)
@@ -98,7 +106,9 @@ class ExecutorLogs:
                     " `tail`, the number of last lines.",
                 )
             raise _explain_refusal(run_row, response.status_code)
-        return _body(response)
+        return ExecutorLog(
+            _body(response), log_parts.decode(response.headers.get(log_parts.HEADER))
+        )
 
     async def close(self) -> None:
         """Close the connections."""

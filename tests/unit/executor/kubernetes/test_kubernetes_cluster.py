@@ -24,7 +24,6 @@ from fairlead_executor.backends.kubernetes.settings import (
     PendingRule,
 )
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import NoLog, Stream
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
 from fairlead_executor.domain.reconciliation import (
     Create,
@@ -226,16 +225,6 @@ async def test_ended_pods_are_retained_for_their_logs_up_to_a_number(world: Fake
     await world.until(lambda: len(world.server.pods()) == 1)
     assert world.server.find("pods", second) is not None
     assert await world.read_log(second) == b"main\nsecond\n"
-
-
-async def test_a_part_of_the_log_of_a_container_can_be_asked_for(world: FakeWorld) -> None:
-    await world.open()
-    run = world.create()
-    await world.until_pod(run, runs)
-    assert await world.read_log(run, since_bytes=5) == b"second\n"
-    assert await world.read_log(run, container="sidecar") == b"sidecar\nsecond\n"
-    with pytest.raises(NoLog, match="request stdout"):
-        await world.read_log(run, stream=Stream.STDERR)
 
 
 async def test_a_run_without_a_pod_is_prevented_by_a_pod_of_its_name(world: FakeWorld) -> None:

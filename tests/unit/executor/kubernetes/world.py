@@ -14,8 +14,8 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_common.service import clock
 from fairlead_executor.backends.kubernetes.kubernetes_cluster import KubernetesCluster
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
-from fairlead_executor.domain.cluster_protocol import LogRequest
 from fairlead_executor.domain.pods import Pod
+from fairlead_executor.domain.run_logs import LogEndRequest, LogRequest
 from fairlead_executor.service.settings import ExecutorSettings
 
 WAIT_S_MAX = 60.0
@@ -62,6 +62,15 @@ class World:
         """The log of a run. `Any`: fields of the request."""
         parts = self.cluster.logs(run, LogRequest(**request))
         return b"".join([part async for part in parts])
+
+    async def read_log_end(
+        self, run: RunId, bytes_max: int, lines_max: int | None = None
+    ) -> tuple[bytes, bool]:
+        """The end of the log of a run, and whether the log begins before it."""
+        end = await self.cluster.log_end(
+            run, LogEndRequest(bytes_max=bytes_max, lines_max=lines_max)
+        )
+        return b"".join([chunk async for chunk in end.chunks]), end.part.is_cut
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Wait for this; it is looked at whenever the cluster or the server can have changed."""

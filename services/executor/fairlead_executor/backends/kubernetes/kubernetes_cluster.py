@@ -49,8 +49,8 @@ from fairlead_executor.backends.kubernetes.watches import (
     Receiver,
     retry_pause_s,
 )
-from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
+from fairlead_executor.domain import pods, run_logs
+from fairlead_executor.domain.cluster_protocol import GroupFile
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -252,17 +252,23 @@ class KubernetesCluster:
             self._changed.pop(run, None)
         self._release_retained()
 
-    async def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
+    async def logs(self, run: RunId, request: run_logs.LogRequest) -> AsyncIterator[bytes]:
         """See `Cluster`."""
+        pod, has_ended = self._find_logged(run)
+        async for part in pod_logs.read(self._client, pod, request, has_ended):
+            yield part
+
+    async def log_end(self, run: RunId, request: run_logs.LogEndRequest) -> run_logs.LogEnd:
+        """See `Cluster`."""
+        pod, has_ended = self._find_logged(run)
+        return await pod_logs.read_end(self._client, pod, request, has_ended)
+
+    def _find_logged(self, run: RunId) -> tuple[PodObject, Callable[[], bool]]:
+        """The pod with the log of a run, and whether the run has ended. Raises `run_logs.NoLog`."""
         record = self._records.get(run)
         if record is None or record.observed is None:
-            raise NoLog("the run has not started here, or its pod has been removed")
-
-        def has_ended() -> bool:
-            return record.ended is not None
-
-        async for part in pod_logs.read(self._client, record.observed, request, has_ended):
-            yield part
+            raise run_logs.NoLog("the run has not started here, or its pod has been removed")
+        return record.observed, lambda: record.ended is not None
 
     async def run(self) -> None:
         """See `Cluster`: follow pods and nodes, send requests, check what is due."""

@@ -26,6 +26,7 @@ from fairlead_executor.backends.process import exit_reasons, processes, runner
 from fairlead_executor.backends.process.tree_removal import remove_tree
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End, Phase, Pod
+from fairlead_executor.domain.run_logs import NoLog
 
 RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[0-9]{{1,9}}")
 RECORD_BYTES_MAX: Final = 64 * 1024
@@ -213,6 +214,16 @@ class Folders:
             if folder.is_dir():
                 return folder
         return None
+
+    def find_output(self, run: RunId, stream: str) -> Path:
+        """The file with an output of a run. Raises `NoLog`."""
+        folder = self.find(run)
+        if folder is None:
+            raise NoLog("the run has not started here, or its log has been removed")
+        path = folder / stream
+        if not path.exists():
+            raise NoLog("the run did not start its command")
+        return path
 
 
 def read_end(ended: Exit) -> End:

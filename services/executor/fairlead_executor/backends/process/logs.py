@@ -11,9 +11,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from fairlead_executor.domain.cluster_protocol import LogRequest, Stream
+from fairlead_common.domain.records.log_parts import LogPart
+from fairlead_executor.domain.run_logs import LogEnd, LogEndRequest, LogRequest, Stream
 
 CHUNK_BYTES: Final = 64 * 1024
 POLL_S: Final = 0.2
@@ -25,25 +26,55 @@ async def read(
     """The requested bytes, among the newest `bytes_max`: a command can extend its file by a hole of
     any size. `has_ended`: whether the run no longer writes.
 
-    `has_ended` is called before each read, so that no byte written before the end is missed.
+    A log that is not followed is read to its present size: a command can write faster than this
+    reads. `has_ended` is called before each read, so that no byte written before the end is missed.
     """
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        first = max(_first(file.fileno(), size), size - bytes_max)
-        if request.last_bytes is not None:
-            first = max(first, size - request.last_bytes)
-        file.seek(first)
+        first, size = _extent(file, bytes_max)
+        begin = first
         if request.tail is not None:
-            file.seek(await asyncio.to_thread(_start_of_tail, path, request.tail, first, size))
+            begin = await asyncio.to_thread(_start_of_tail, path, request.tail, first, size)
         if request.since_bytes is not None:
-            file.seek(max(file.tell(), min(request.since_bytes, size)))
-        while True:
-            last = not request.follow or has_ended()
-            while data := file.read(CHUNK_BYTES):
-                yield data
+            begin = max(begin, min(request.since_bytes, size))
+        async for chunk in _read_range(file, begin, size):
+            yield chunk
+        while request.follow:
+            last = has_ended()
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
             if last:
                 return
             await asyncio.sleep(POLL_S)
+
+
+async def read_end(path: Path, request: LogEndRequest, bytes_max: int) -> LogEnd:
+    """The requested bytes, among the newest `bytes_max`."""
+    with path.open("rb") as file:
+        first, size = _extent(file, bytes_max)
+    end = size if request.before is None else max(first, min(request.before, size))
+    begin = max(first, end - request.bytes_max)
+    if request.lines_max is not None:
+        begin = await asyncio.to_thread(_start_of_tail, path, request.lines_max, begin, end)
+    return LogEnd(LogPart(begin > first, begin, first, size), _read_path(path, begin, end))
+
+
+def _extent(file: BinaryIO, bytes_max: int) -> tuple[int, int]:
+    """The offset of the oldest of the newest `bytes_max` that is not freed, and that of the end."""
+    size = os.fstat(file.fileno()).st_size
+    return max(_first(file.fileno(), size), size - bytes_max), size
+
+
+async def _read_path(path: Path, begin: int, end: int) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        async for chunk in _read_range(file, begin, end):
+            yield chunk
+
+
+async def _read_range(file: BinaryIO, begin: int, end: int) -> AsyncIterator[bytes]:
+    file.seek(begin)
+    while chunk := file.read(min(CHUNK_BYTES, end - begin)):
+        begin += len(chunk)
+        yield chunk
 
 
 def _first(descriptor: int, size: int) -> int:

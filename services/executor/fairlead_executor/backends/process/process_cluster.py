@@ -40,8 +40,8 @@ from fairlead_executor.backends.process.group_files import GroupFiles
 from fairlead_executor.backends.process.isolation import Isolation
 from fairlead_executor.backends.process.retained_folders import RetainedFolders
 from fairlead_executor.confinement.choice import choose
-from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLineTimes, NoLog
+from fairlead_executor.domain import pods, run_logs
+from fairlead_executor.domain.cluster_protocol import GroupFile
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -227,16 +227,11 @@ class ProcessCluster:
                 self._removals.append(run)
         self._removal.set()
 
-    async def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
+    async def logs(self, run: RunId, request: run_logs.LogRequest) -> AsyncIterator[bytes]:
         """See `Cluster`."""
-        folder = self.folders.find(run)
-        if folder is None:
-            raise NoLog("the run has not started here, or its log has been removed")
-        path = folder / request.stream.value
-        if not path.exists():
-            raise NoLog("the run did not start its command")
+        path = self.folders.find_output(run, request.stream.value)
         if request.since_ms is not None:
-            raise NoLineTimes("processes write to files, which have no times of lines")
+            raise run_logs.NoLineTimes("processes write to files, which have no times of lines")
 
         def has_ended() -> bool:
             pod = self._pods.get(run)
@@ -244,6 +239,11 @@ class ProcessCluster:
 
         async for part in logs.read(path, request, has_ended, self._output_bytes_max):
             yield part
+
+    async def log_end(self, run: RunId, request: run_logs.LogEndRequest) -> run_logs.LogEnd:
+        """See `Cluster`."""
+        path = self.folders.find_output(run, request.stream.value)
+        return await logs.read_end(path, request, self._output_bytes_max)
 
     async def run(self) -> None:
         """See `Cluster`: check live runs, limit their memory and outputs, move removed folders."""

@@ -18,8 +18,9 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.backends.simulated.behaviour import Behaviour, decide_behaviour
 from fairlead_executor.backends.simulated.settings import Simulation
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import GroupFile
 from fairlead_executor.domain.pods import End, Phase, Pod
+from fairlead_executor.domain.run_logs import LogEnd, LogEndRequest, LogRequest, NoLog
 
 _NEXT_S_MAX: Final = 60.0
 
@@ -166,10 +167,17 @@ class SimulatedCluster:
 
     async def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
         """See `Cluster`."""
-        if run in self._pods:
-            raise NoLog("a simulated run does no work and writes nothing")
-        raise NoLog("it has not started here, or has been removed")
+        raise self._explain_missing_log(run)
         yield b""  # type: ignore[unreachable]  # makes it a generator
+
+    async def log_end(self, run: RunId, request: LogEndRequest) -> LogEnd:
+        """See `Cluster`."""
+        raise self._explain_missing_log(run)
+
+    def _explain_missing_log(self, run: RunId) -> NoLog:
+        if run in self._pods:
+            return NoLog("a simulated run does no work and writes nothing")
+        return NoLog("it has not started here, or has been removed")
 
     async def run(self) -> None:
         """See `Cluster`: this cluster has no work of its own."""

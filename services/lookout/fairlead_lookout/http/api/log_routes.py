@@ -12,6 +12,7 @@ from fairlead_common.service import clock
 from fairlead_lookout.http import executor_logs
 from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps, Slot
+from fairlead_lookout.http.executor_logs import ExecutorLog
 from fairlead_lookout.http.json_answers import document_responses
 from fairlead_lookout.http.long_polls import after_position
 from fairlead_lookout.http.request_parameters import JobReference, Start, parse_start_ms
@@ -68,9 +69,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             if value is not None:
                 parameters[name] = str(value)
         with slot:
-            body = await open_log(deps, job, run, parameters, visible_queues)
+            log = await open_log(deps, job, run, parameters, visible_queues)
         return StreamingResponse(
-            _hold_slot(body, slot),
+            _hold_slot(log.chunks, slot),
             media_type="text/plain; charset=utf-8",
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
@@ -89,7 +90,7 @@ async def open_log(
     run: int | None,
     parameters: dict[str, str],
     visible_queues: QueueScope = ALL_QUEUES,
-) -> AsyncIterator[bytes]:
+) -> ExecutorLog:
     """The log of a run, by default the newest. Raises `Problem`."""
     found = await job_routes.find_job(deps, job, visible_queues)
     container = parameters.get("container")

@@ -169,6 +169,16 @@ def format_amount(resource: str, amount: float) -> str:
     return f"{amount:,.10g}"
 
 
+def format_bytes(number: int) -> str:
+    """A size with its unit."""
+    if number < 1 << 10:
+        return f"{number} bytes"
+    if number < 1 << 20:
+        return f"{number >> 10:,} KiB"
+    mib = number / 2**20
+    return f"{mib:.1f} MiB" if mib < 100 else f"{mib:,.0f} MiB"
+
+
 def format_run_time(run: RunResponse) -> str:
     """How long a run's command ran, if it has ended."""
     if run.running is None or run.ended is None:
@@ -201,6 +211,7 @@ class Templates:
             "summarize_states": summarize_states,
             "describe_obstacle": describe_obstacle,
             "is_array_id": is_array_id,
+            "format_bytes": format_bytes,
             "format_duration": format_duration,
             "format_run_time": format_run_time,
             "format_percent": format_percent,

@@ -1,8 +1,7 @@
 """The log of a run: a fragment on the page of its job, and a page of its own."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -12,10 +11,13 @@ from fastapi.responses import HTMLResponse
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records.log_parts import LogPart
+from fairlead_common.service import clock
 from fairlead_lookout.http.api import job_routes, log_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
-from fairlead_lookout.http.pages.logs import log_views
+from fairlead_lookout.http.pages.logs import log_search, log_views
+from fairlead_lookout.http.pages.logs.log_search import Searched
 from fairlead_lookout.http.pages.logs.log_views import LogView
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 
@@ -24,12 +26,14 @@ READ_S_MAX: Final = 10.0
 
 class LogChoice(msgspec.Struct, frozen=True):
     """Which log is shown, and how. `run`: by default the newest; `find`: only lines that have this
-    text; `wrap`: whether long lines continue on the next one."""
+    text; `wrap`: whether long lines continue on the next one; `before`: search only what is before
+    this offset."""
 
     run: int | None
     stream: str
     find: str
     wrap: bool
+    before: int | None = None
 
     def address(self, path: str, **changes: object) -> str:
         """The address of a page with this log. `changes`: of fields of the choice."""
@@ -39,6 +43,7 @@ class LogChoice(msgspec.Struct, frozen=True):
             "run": None if chosen.run is None else str(chosen.run),
             "find": chosen.find,
             "wrap": None if chosen.wrap else "off",
+            "before": None if chosen.before is None else str(chosen.before),
         }
         return build_address(path, query)
 
@@ -61,9 +66,11 @@ def choose_log(
     stream: Text = None,
     find: Text = None,
     wrap: Text = None,
+    before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
 ) -> LogChoice:
     """The choice in the parameters of a page."""
-    return LogChoice(run, "stderr" if stream == "stderr" else "stdout", find or "", wrap != "off")
+    stream = "stderr" if stream == "stderr" else "stdout"
+    return LogChoice(run, stream, find or "", wrap != "off", before)
 
 
 Choice = Annotated[LogChoice, Depends(choose_log)]
@@ -100,13 +107,16 @@ async def _read_log(
         "title": found.submitted.client_id or job_id,
         "ended": not chosen or chosen[0]["ended_ms"] is not None,
         "view": LogView(),
+        "searched": None,
         "problem": None,
         "lines_max": log_views.LINES_MAX,
-        "searched_mib": log_views.SEARCHED_BYTES_MAX >> 20,
-        "searched_lines": log_views.SEARCHED_LINES_MAX,
+        "run_number": chosen[0]["number"] if chosen else None,
     }
     try:
-        values["view"] = await _view_log(deps, job_id, choice, visible_queues)
+        if choice.find:
+            values["searched"] = await _search_log(deps, job_id, choice, visible_queues)
+        else:
+            values["view"] = await _view_log(deps, job_id, choice, visible_queues)
     except Problem as problem:
         values["problem"] = problem.detail
     except (WorldError, TimeoutError) as error:
@@ -117,27 +127,43 @@ async def _read_log(
 async def _view_log(
     deps: Deps, job_id: str, choice: LogChoice, visible_queues: QueueScope
 ) -> LogView:
-    bytes_max = log_views.SEARCHED_BYTES_MAX if choice.find else log_views.END_BYTES_MAX
-    parameters = {
-        "stream": choice.stream,
-        "follow": "false",
-        "last_bytes": str(bytes_max),
-        "tail": str(log_views.SEARCHED_LINES_MAX if choice.find else log_views.LINES_MAX),
-    }
-    async with deps.logs.searches.place() if choice.find else contextlib.nullcontext():
-        async with asyncio.timeout(READ_S_MAX):
-            body = await log_routes.open_log(deps, job_id, choice.run, parameters, visible_queues)
-            data = await _read_end(body, bytes_max)
-        if choice.find:
-            return await asyncio.to_thread(log_views.find_lines, data, choice.find)
-        return await asyncio.to_thread(log_views.show_end, data)
+    bounds = {"last_bytes": str(log_views.END_BYTES_MAX), "tail": str(log_views.LINES_MAX)}
+    data, _ = await _read_part(deps, job_id, choice, bounds, visible_queues)
+    return await asyncio.to_thread(log_views.show_end, data)
 
 
-async def _read_end(body: AsyncIterator[bytes], bytes_max: int) -> bytes:
+async def _search_log(
+    deps: Deps, job_id: str, choice: LogChoice, visible_queues: QueueScope
+) -> Searched:
+    async def read_part(before: int | None) -> tuple[bytes, LogPart | None]:
+        bounds = {"last_bytes": str(log_search.PART_BYTES_MAX)}
+        if before is not None:
+            bounds["before_bytes"] = str(before)
+        return await _read_part(deps, job_id, choice, bounds, visible_queues)
+
+    async with deps.logs.searches.place():
+        return await log_search.search(read_part, choice.find, choice.before, clock.monotonic_s)
+
+
+async def _read_part(
+    deps: Deps,
+    job_id: str,
+    choice: LogChoice,
+    bounds: Mapping[str, str],
+    visible_queues: QueueScope,
+) -> tuple[bytes, LogPart | None]:
+    """Bytes of a log, and where they are. `bounds`: parameters of the executor."""
+    parameters = {"stream": choice.stream, "follow": "false", **bounds}
+    async with asyncio.timeout(READ_S_MAX):
+        log = await log_routes.open_log(deps, job_id, choice.run, parameters, visible_queues)
+        return await _read_end(log.chunks, int(bounds["last_bytes"])), log.part
+
+
+async def _read_end(chunks: AsyncIterator[bytes], bytes_max: int) -> bytes:
     """At most this many bytes of the end of a log."""
     end = bytearray()
-    async for part in body:
-        end += part
+    async for chunk in chunks:
+        end += chunk
         if len(end) > 2 * bytes_max:
             del end[:-bytes_max]
     return bytes(end[-bytes_max:])
