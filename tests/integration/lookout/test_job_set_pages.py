@@ -125,3 +125,18 @@ async def test_the_list_of_job_sets_is_exported_with_its_filters(
             assert len(text.splitlines()) == lines
             assert "night" in text
             assert "day" not in text
+
+
+async def test_a_nul_in_a_parameter_of_a_page_is_refused(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        for path in (
+            "/jobs?cluster=%00",
+            "/live/jobs?q=a%00",
+            "/export/queues?sort=%00",
+            "/?%00=1",
+        ):
+            answer = await harness.client.get(path)
+            assert (path, answer.status_code) == (path, 422)
+            assert "contains a NUL character" in answer.text

@@ -69,6 +69,13 @@ def test_control_characters_are_replaced(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "REASON\n�[2Jgone �\n"
 
 
+def test_control_characters_in_labels_and_annotations_are_replaced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output_formats.print_fields([("Annotations", {"a": "\x1b]0;pwned\x07 \u202e", "b": None})])
+    assert capsys.readouterr().out == "Annotations:  a=\ufffd]0;pwned\ufffd \ufffd, b=\n"
+
+
 def test_spare_columns_are_left_out_on_a_narrow_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

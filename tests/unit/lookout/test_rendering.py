@@ -71,3 +71,13 @@ def test_a_row_that_was_rendered_before_shows_the_job_as_it_is_now() -> None:
         assert ("Running" in text, "n1" in text) == (bool(change), bool(change))
         assert "&lt;b&gt;" in text
         assert "<b>" not in text
+
+
+def test_no_text_of_a_user_changes_the_direction_of_a_page_or_is_invisible() -> None:
+    text = "\x1b[31mred\x07 \u202eevil\u2066 \x9b31m\x00\u200f\ttab\r\n"
+    values = dict.fromkeys(("command", "home", "asks", "signed_in"), False)
+    page = rendering.load_templates().render(
+        "message.html", title="t", text=text, section="", who="", **values
+    )
+    assert "\ufffd[31mred\ufffd \ufffdevil\ufffd \ufffd31m\ufffd\u200f\ttab\r\n" in page
+    assert not set(page) & set("\x1b\x07\u202e\u2066\x9b\x00")

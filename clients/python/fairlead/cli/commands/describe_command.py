@@ -306,4 +306,7 @@ def _print_waiting(waiting: "Sequence[WaitingReport]") -> None:
     """One sentence per kind of job that waits."""
     for each in waiting:
         whose = f"gang {each.gang} of {each.job_set}" if each.gang else each.queue
-        typer.echo(f"\n{output_formats.format_count(each.jobs, 'job')} ({whose}): {each.sentence}")
+        typer.echo()
+        output_formats.print_line(
+            f"{output_formats.format_count(each.jobs, 'job')} ({whose}): {each.sentence}"
+        )

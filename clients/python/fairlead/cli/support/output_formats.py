@@ -275,7 +275,7 @@ def _format_cell(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case dict():
-            return ", ".join(f"{key}={inner}" for key, inner in value.items())
+            return ", ".join(f"{key}={_format_cell(inner)}" for key, inner in value.items())
         case list() | tuple():
             return ", ".join(map(_format_cell, value))
         case _:

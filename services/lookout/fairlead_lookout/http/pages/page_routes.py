@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http.deps import Deps
@@ -30,6 +30,7 @@ from fairlead_lookout.http.pages.scheduling import (
     preemption_pages,
     queue_pages,
 )
+from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 _STATIC_HEADERS: Final = {
     "Cache-Control": "public, max-age=31536000, immutable",
@@ -37,9 +38,18 @@ _STATIC_HEADERS: Final = {
 }
 
 
+async def refuse_nul(request: Request) -> None:
+    """Raise a 422 `Problem` for a parameter with a NUL character, which no table can hold."""
+    for name, text in request.query_params.multi_items():
+        if "\0" in name + text:
+            raise invalid_parameter(
+                name, "This parameter contains a NUL character, which is not allowed."
+            )
+
+
 def make_router(deps: Deps, health: HealthDeps) -> APIRouter:
     """The routes of the pages, their streams and static files."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, dependencies=[Depends(refuse_nul)])
     files = rendering.load_assets()
     sender = PageSender(deps, rendering.load_templates())
 

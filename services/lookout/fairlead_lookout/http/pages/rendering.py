@@ -1,6 +1,7 @@
 """Renders HTML: the templates, and the functions that they call."""
 
 import hashlib
+import re
 import shlex
 from collections.abc import Hashable, Mapping
 from datetime import datetime
@@ -40,6 +41,7 @@ _OBSTACLES: Final = {
     "startAfter": "waits for its start time",
     "no-matching-node": "its pool has no nodes",
 }
+_UNSAFE: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _BYTE_RESOURCES: Final = (quantities.MEMORY, "ephemeral-storage")
 _MEDIA_TYPES: Final = {
     "css": "text/css; charset=utf-8",
@@ -231,8 +233,12 @@ class Templates:
         self._environment.globals["render_row"] = render_row
 
     def render(self, name: str, **values: Any) -> str:
-        """The text of a template."""
-        return self._environment.get_template(name).render(**values)
+        """The text of a template.
+
+        Control characters, and those that change the direction of all that follows them, could make
+        a page show something else than it says: users write reasons, annotations and labels.
+        """
+        return _UNSAFE.sub("\ufffd", self._environment.get_template(name).render(**values))
 
 
 @cache
