@@ -1,6 +1,6 @@
 """Names of job sets with every kind of character in URLs, in pages and in links of webhooks."""
 
-import shlex
+import subprocess
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -73,8 +73,7 @@ async def test_every_name_leads_to_its_job_set(fresh_database: str, valkey_url: 
         for name in JOB_SET_NAMES:
             page = await _open(harness, overview.links[name])
             assert name in page.text
-            commands = [shlex.split(line) for line in page.commands]
-            assert commands == [
+            assert [_run_in_shell(line) for line in page.commands] == [
                 ["fairlead", "watch", "--", "q", name],
                 ["fairlead", "get", "jobs", "--queue=q", f"--jobset={name}"],
                 ["fairlead", "cancel", "--queue=q", f"--jobset={name}"],
@@ -84,6 +83,13 @@ async def test_every_name_leads_to_its_job_set(fresh_database: str, valkey_url: 
             body = make_event_body(_event(name), "evt_1", "fairlead", BASE)
             link = msgspec.json.decode(body)["data"]["link"]
             assert name in (await _open(harness, link.removeprefix(BASE))).text
+
+
+def _run_in_shell(line: str) -> list[str]:
+    """The words that a command gets if somebody copies the line into a shell."""
+    script = f"fairlead() {{ printf '%s\\0' fairlead \"$@\"; }}; {line}"
+    done = subprocess.run(["/bin/sh", "-euc", script], stdout=subprocess.PIPE, check=True)
+    return done.stdout.decode().split("\0")[:-1]
 
 
 def _event(job_set: str) -> PublicEvent:
