@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 
-from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.errors import FieldError, WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import Issuer
 from fairlead_common.web import problem_documents
@@ -46,7 +46,7 @@ def build_error_page(
             plain = problem_documents.build_response(request, error)
             status = plain.status_code
             title = _TITLES.get(status, "The request failed")
-            text = " ".join([error.detail, *(each.detail for each in error.field_errors)])
+            text = " ".join([error.detail, *map(_describe_field, error.field_errors)])
             headers |= {
                 name: plain.headers[name] for name in _PROBLEM_HEADERS if name in plain.headers
             }
@@ -96,3 +96,9 @@ def _link_provider(issuer: Issuer, target: str) -> dict[str, str]:
     """A link that signs in with a provider."""
     address = build_address("/sign-in/oidc", {"issuer": issuer.issuer, "next": target})
     return {"title": issuer.title or urlsplit(issuer.issuer).netloc, "address": address}
+
+
+def _describe_field(error: FieldError) -> str:
+    """The error of a field, with the name of a parameter of the address."""
+    where, _, name = error.pointer.rpartition("/")
+    return f"{name}: {error.detail}" if where == "/query" else error.detail
