@@ -62,6 +62,7 @@ class FakeApiServer:
         self._thawed = asyncio.Event()
         self.token = "t"
         self.log_lines: Sequence[bytes] = ()
+        self.log_is_endless = False
         self.requests: Counter[tuple[str, str]] = Counter()
         self._objects: dict[str, dict[tuple[str, str], Json]] = {kind: {} for kind in KINDS}
         self._versions = itertools.count(1)
@@ -294,6 +295,8 @@ class FakeApiServer:
             sent_max -= len(line[:sent_max])
             if sent_max == 0:
                 break
+        while self.log_is_endless and request.transport and not request.transport.is_closing():
+            await response.write(bytes(1 << 16))
         if request.query.get("follow") == "true":
             await self._cut.wait()
         return response

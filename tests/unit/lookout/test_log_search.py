@@ -60,6 +60,8 @@ def test_lines_with_a_text_are_found_and_marked() -> None:
         Span("\n", ""),
     ]  # fmt: skip
     assert find_matches(b"first\n", "error").count == 0
+    assert find_matches(b"Er\x1b[1mror\n", "error").count == 1
+    assert find_matches(b"error\rready\n", "error").count == 0
 
 
 def test_a_long_line_is_cut_around_its_match() -> None:
@@ -78,7 +80,8 @@ def test_lines_that_are_compared_one_by_one_are_bounded() -> None:
 
 @given(TEXTS, st.text(st.sampled_from("abk1[é\u212a\u0130"), min_size=1, max_size=3))
 def test_plain_data_are_searched_as_all_others(text: str, wanted: str) -> None:
-    for data in (text.encode(), text.encode("ascii", "ignore").translate(None, b"\x1b\r")):
+    plain = text.encode("ascii", "ignore")
+    for data in (text.encode(), plain, plain.translate(None, b"\x1b\r")):
         found = find_matches(data, wanted)
         assert found.count == len(list_lines(data, wanted))
 

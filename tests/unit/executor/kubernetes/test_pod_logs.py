@@ -59,3 +59,14 @@ async def test_a_log_whose_last_lines_are_too_long_is_refused_with_the_reason(
     world.server.log_lines = [b"first\n", b"x" * (2 << 20)]
     with pytest.raises(NoLog, match="more than 1,024 KiB as the last 64 lines"):
         await world.read_log_end(run, 1 << 20)
+
+
+async def test_a_server_that_sends_more_than_was_requested_is_not_read_to_the_end(
+    world: FakeWorld,
+) -> None:
+    await world.open()
+    run = world.create()
+    await world.until_pod(run, runs)
+    world.server.log_is_endless = True
+    with pytest.raises(NoLog, match="more than 1,024 KiB"):
+        await world.read_log_end(run, 1 << 20)

@@ -112,7 +112,7 @@ def find_matches(data: bytes, wanted: str, is_inside_line: bool = False) -> Part
     needle = wanted.lower()
     end = len(data) - data.endswith(b"\n")
     begin = data.find(b"\n", 0, end) + 1 if is_inside_line else 0
-    is_plain = data.isascii() and needle.isascii() and not (b"\x1b" in data or b"\r" in data)
+    is_plain = data.isascii() and needle.isascii() and b"\x1b" not in data
     lines = (
         _find_plain_lines(data, needle.encode(), begin, end)
         if is_plain
@@ -146,7 +146,7 @@ def _split_lines(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int]]
 def _find_plain_lines(
     data: bytes, needle: bytes, begin: int, end: int
 ) -> Iterator[tuple[int, int]]:
-    """The same of the lines that have a text, in data that are listed as they are."""
+    """The same of the lines that have a text, in ASCII without escape sequences."""
     lower = data.lower()
     while (at := lower.rfind(needle, begin, end)) >= 0:
         line_begin = max(begin, data.rfind(b"\n", begin, at) + 1)
