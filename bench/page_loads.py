@@ -1,6 +1,7 @@
 """How soon a browser shows the dashboard's pages, with a million jobs in the view.
 
     python bench/page_loads.py [--jobs 1000000] [--rate 2000] [--loads 30] [--json]
+    python bench/page_loads.py --folder FOLDER --only node,label    use the view in FOLDER again
 
 Starts a Postgres, a Valkey and one lookout process of its own, fills the view by COPY, with nodes,
 shares, rounds, preemptions and usage, and lets a process of its own append whole lives of jobs at
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from playwright.async_api import Browser, Page, async_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/page_loads.py`
@@ -29,7 +31,8 @@ from bench import arguments, lookout
 from fairlead_common.db import open_pool
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import clusters, configuration, scheduling_reports
-from fairlead_common.log import Record, topics
+from fairlead_common.log import EventLog, Record, topics
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Producer
 from fairlead_common.service import clock
 from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
@@ -54,20 +57,22 @@ def main() -> None:
     """Read the arguments, start everything, measure."""
     parser = arguments.make_parser(__doc__, jobs=1_000_000)
     parser.add_argument("--loads", type=int, default=30, help="of each page")
+    parser.add_argument("--folder", type=Path, help="leave the view there and use it next time")
+    parser.add_argument("--only", help="these pages and filters, separated by commas")
+    parser.add_argument("--browser", default=shutil.which("chromium"), help="a Chromium")
     given = parser.parse_args()
+    if given.folder:
+        given.folder.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: lookout.CORES])
-    with lookout.servers("fairlead-loads-") as (folder, database, redis):
+    with lookout.servers("fairlead-loads-", given.folder) as (folder, database, redis):
         found = asyncio.run(run(given, database, redis, folder))
     arguments.print_found(given, found)
 
 
 async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:
     """Fill the view, open the pages."""
-    seeded, log = await lookout.fill_view(database, given.jobs)
-    await fill_history(database)
-    for topic in (topics.config(), topics.clusters(), topics.reports()):
-        await log.create(topic)
-    await append_reports(await log.producer("reports"))
+    seeded, log = await open_view(given, database)
+    only = given.only and set(given.only.split(","))
     address = f"http://127.0.0.1:{free_port()}"
     async with (
         lookout.serving(address, database, redis, folder) as client,
@@ -76,18 +81,22 @@ async def run(given: argparse.Namespace, database: str, redis: str, folder: Path
     ):
         await asyncio.sleep(SETTLE_S)
         browser = await playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            executable_path=given.browser, args=["--no-sandbox"]
         )
         began_s, before = time.perf_counter(), lookout.cpu_s()
         pages = {
             name: await measure(browser, address, name, paths, given.loads)
             for name, paths in page_paths(seeded).items()
+            if not only or name in only
         }
         filters = {
             name: await measure(browser, address, name, paths, given.loads)
             for name, paths in filter_paths().items()
+            if not only or name in only
         }
-        cold = await measure(browser, address, "cold", ["/jobs"], given.loads, is_cached=False)
+        cold = {}
+        if not only or "cold" in only:
+            cold = await measure(browser, address, "cold", ["/jobs"], given.loads, is_cached=False)
         passed_s, after = time.perf_counter() - began_s, lookout.cpu_s()
         lag_s = await lookout.lag_of(client, log)
         await browser.close()
@@ -104,6 +113,21 @@ async def run(given: argparse.Namespace, database: str, redis: str, folder: Path
         "filterGoalMs": FILTER_GOAL_MS,
         "filters": filters,
     }
+
+
+async def open_view(given: argparse.Namespace, database: str) -> tuple[lookout.Seeded, EventLog]:
+    """The view and the log, filled unless the folder has them from the last time."""
+    ids = given.folder and given.folder / "jobs.json"
+    if ids and ids.exists():
+        return msgspec.json.decode(ids.read_bytes(), type=lookout.Seeded), await open_log(database)
+    seeded, log = await lookout.fill_view(database, given.jobs)
+    await fill_history(database)
+    for topic in (topics.config(), topics.clusters(), topics.reports()):
+        await log.create(topic)
+    await append_reports(await log.producer("reports"))
+    if ids:
+        ids.write_bytes(msgspec.json.encode(seeded))
+    return seeded, log
 
 
 def page_paths(seeded: lookout.Seeded) -> dict[str, list[str]]:
@@ -257,7 +281,9 @@ async def fill_history(database: str) -> None:
         f"INSERT INTO {SCHEMA}.standing (pool, queue, width_ms, start_ms, ms, actual_share,"
         " fair_share, demand_share, queued, running)"
         " SELECT 'default', 'queue-' || q, 3600000, $1::bigint + h * 3600000::bigint, 3600000,"
-        " 1e5, 1e5, 1e5, 1e7, 1e7"
+        " 3.6e6 * (0.02 + 0.06 * random()), 3.6e6 * (0.045 + 0.01 * random()),"
+        " 3.6e6 * (0.1 + 0.4 * random()), 3.6e6 * floor(3000 * random()),"
+        " 3.6e6 * floor(500 * random())"
         " FROM generate_series(0, $2 - 1) q, generate_series(0, $3 - 1) h",
         first_ms, lookout.QUEUES, USAGE_HOURS,
     )  # fmt: skip
