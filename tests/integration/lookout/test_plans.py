@@ -11,7 +11,7 @@ from fairlead_lookout.store.queries.preemption_lists import BY_TIME, OF_QUEUES
 from fairlead_lookout.store.queries.view_reader import JOBS_BY_ID
 from fairlead_lookout.store.view_schema import FOLD, migrate_schema
 from fairlead_lookout.store.week_tables import create_weeks
-from tests.integration.lookout.lookout_harness import running
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
 
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 SUBMIT: Final = load("fairlead_submit.store", "statements.sql")
@@ -174,3 +174,24 @@ async def test_a_page_of_jobs_counts_among_as_many_jobs_as_it_examines(
         assert "<strong data-jobs>10000+</strong>" in page
         found = await harness.read("/jobs", node="rare", include="count")
         assert found["count"] == "5100"
+        rare = [f"{number:028}" for number in range(JOBS) if number < 5_000 or number >= JOBS - 100]
+        assert await list_ids(harness, sort="submitted", node="rare") == rare
+        assert await list_ids(harness, node="rare") == rare[::-1]
+        assert await list_ids(harness, node="rare", **{"label.a": "b"}) == rare[::-1]
+        assert await list_ids(harness, cluster="other") == []
+        found = await harness.read("/jobs", include="count", **{"label.a": "b"})
+        assert found["count"] == "10000+"
+        named = [f"{number:028}" for number in range(JOBS - 1, -1, -1) if number % 200 == 117]
+        assert await list_ids(harness, q="set-118") == named
+
+
+async def list_ids(harness: LookoutHarness, **query: str) -> list[str]:
+    """The ids of all pages of a list of jobs."""
+    found: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await harness.read("/jobs", limit=1_000, **query, **cursor)
+        found += [job["id"] for job in page["jobs"]]
+        if page.get("next") is None:
+            return found
+        cursor = {"cursor": page["next"]}

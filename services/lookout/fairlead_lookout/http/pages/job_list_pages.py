@@ -30,7 +30,7 @@ from fairlead_lookout.http.pages.saved_view_pages import (
     resolve_within,
 )
 from fairlead_lookout.http.request_parameters import GROUP_DIMENSIONS, parse_dimensions
-from fairlead_lookout.store.queries.job_lists import JobPage
+from fairlead_lookout.store.queries.job_lists import COMPARED_ROWS, JobPage
 from fairlead_lookout.store.queries.list_filters import (
     ANNOTATION,
     LABEL,
@@ -40,9 +40,6 @@ from fairlead_lookout.store.queries.list_filters import (
 
 PATH: Final = "/jobs"
 PAGE_SIZE: Final = 50
-COUNTED_ROWS: Final = 2_500
-"""Newest jobs that are compared to count what a filter matches that no counter has: the page shows
-nothing before it is known."""
 GROUPS_MAX: Final = 200
 LISTED_MAX: Final = 1_000
 """Jobs that the browser lists at once, for an action on a filter that actions do not know."""
@@ -149,7 +146,7 @@ async def _jobs(
         following = build_address(PATH, query | {"cursor": page.next}) if page.next else None
         return values | {
             "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
-            "count": await _count_jobs(deps, wanted, page, cursor),
+            "count": await _count_jobs(deps, wanted, page),
             "next": following,
         }
 
@@ -201,13 +198,12 @@ async def _jobs(
     )
 
 
-async def _count_jobs(deps: Deps, wanted: JobFilter, page: JobPage, cursor: str | None) -> str:
-    """The number of jobs of a filter: of counters, with tasks that wait in their arrays; else among
-    the newest `COUNTED_ROWS`. A first page that is not full has examined more."""
-    listed = len(page.jobs.rows)
-    if not wanted.is_counted and cursor is None and (page.next is None or listed < PAGE_SIZE):
-        return f"{listed}{'+' if page.next else ''}"
-    return await deps.lists.count_jobs(wanted, COUNTED_ROWS)
+async def _count_jobs(deps: Deps, wanted: JobFilter, page: JobPage) -> str:
+    """The number of jobs of a filter: of counters, with tasks that wait in their arrays; else what
+    the first page has counted, or on later pages among as many of the newest jobs."""
+    if page.count is not None and not wanted.is_counted:
+        return page.count
+    return await deps.lists.count_jobs(wanted, COMPARED_ROWS[0])
 
 
 def _export_groups(

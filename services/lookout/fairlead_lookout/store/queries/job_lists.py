@@ -5,20 +5,26 @@ job sets, newest or oldest first: the same text with other names and comparisons
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from fairlead_common.db import to_columns
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_lookout.store.queries import list_cursors
-from fairlead_lookout.store.queries.list_filters import LABEL, JobFilter, invalid_parameter
+from fairlead_lookout.store.queries.list_filters import (
+    LABEL,
+    NUMBER_MAX,
+    JobFilter,
+    invalid_parameter,
+)
 from fairlead_lookout.store.queries.view_reader import JobRows, ViewReader
 from fairlead_lookout.store.view_schema import READ
 
 BRANCHES_MAX: Final = 20_000
-SCAN_ROWS: Final = 10_000
-"""Jobs that a page with filters examines at most; the next page continues after them."""
+COMPARED_ROWS: Final = (2_500, 7_500)
+"""Jobs that a page with filters examines: the newest ones, and if that is not enough the next ones.
+The next page continues after them."""
 SORT_ROWS: Final = 10_000
 """Longer lists can only be sorted by submission."""
 GROUP_ROWS: Final = 100_000
@@ -26,6 +32,8 @@ BRANCH_ROWS_MIN: Final = 10
 MERGED_ROWS: Final = 1_000
 """Jobs that a statement reads to merge a whole page of each of some branches."""
 COUNT_MAX: Final = 10_000
+COUNT_STEP: Final = 25_000
+"""Jobs that are compared at once to count them: if most match, these are enough."""
 COUNTERS_MAX: Final = 100_000
 SORTS: Final = ("submitted", "changed", "started", "ended", "priority")
 _KEYS: Final = {"queue": "queue", "jobSet": "job_set", "class": "class", "state": "state"}
@@ -38,7 +46,9 @@ def _remove_comments(fragment: str) -> str:
 
 
 Scope = Literal["queue", "set"]
-Statement = Literal["page", "merged_page", "sorted_page", "count_visited", "group_visited"]
+Statement = Literal[
+    "page", "compared_page", "merged_page", "sorted_page", "count_compared", "group_visited"
+]
 _SCOPES: Final = {
     "queue": {"{scope}": "queue", "{keys}": "text"},
     "set": {"{scope}": "set_number", "{keys}": "int"},
@@ -49,12 +59,26 @@ _TABLE_COLUMNS: Final = {
     for narrow in (True, False)
 }
 _ORDERS: Final = {
-    True: {"{down}": "DESC", "{after}": "<", "{reached}": ">="},
-    False: {"{down}": "ASC", "{after}": ">", "{reached}": "<="},
+    True: {
+        "{down}": "DESC",
+        "{after}": "<",
+        "{reached}": ">=",
+        "{since}": "true",
+        "{end_number}": "$3",
+        "{end_id}": "''",
+    },
+    False: {
+        "{down}": "ASC",
+        "{after}": ">",
+        "{reached}": "<=",
+        "{since}": "o.number >= $3",
+        "{end_number}": str(NUMBER_MAX),
+        "{end_id}": "'~'",
+    },
 }
 _FRAGMENTS: Final = {
     f"{{{name}}}": _remove_comments(READ[name])
-    for name in ("visited", "joined", "joined_for_groups", "matching")
+    for name in ("visited", "compared", "joined_for_groups", "matching")
 } | {"{job_row}": _remove_comments(READ["job_row"]).replace("{week}", "wanted.week")}
 
 
@@ -102,6 +126,9 @@ class Branches(msgspec.Struct, frozen=True):
         return [max(BRANCH_ROWS_MIN, -(-size * rows // total)) for size in self.jobs]
 
 
+_Place: TypeAlias = tuple[int | None, str | None]
+"""A place in a list: number (or key) and id."""
+_START: Final[_Place] = (None, None)
 _NO_BRANCHES: Final = Branches("queue", [], [], [], [])
 
 
@@ -113,10 +140,12 @@ def check_sort(sort: str) -> None:
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """A page of jobs and the cursor of the next page."""
+    """A page of jobs and the cursor of the next page. `count`: of a first page with a filter, how
+    many of the examined jobs match, with a plus sign if there are more."""
 
     jobs: JobRows
     next: str | None
+    count: str | None = None
 
 
 class Groups(msgspec.Struct, frozen=True):
@@ -128,10 +157,11 @@ class Groups(msgspec.Struct, frozen=True):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Jobs in order, and where the next page begins: (number or key, id)."""
+    """Jobs in order, where the next page begins (number or key, id), the count of `JobPage`."""
 
     jobs: JobRows
     end: tuple[int, str] | None
+    count: str | None = None
 
 
 class JobLists:
@@ -160,7 +190,7 @@ class JobLists:
         `set_number`: of the only job set of the filter, if it is known and exists.
         """
         query = ["jobs", sort, *wanted.cursor_key()]
-        place = list_cursors.decode(query, cursor) or (None, None)
+        place = list_cursors.decode(query, cursor) or _START
         name, newest = sort.removeprefix("-"), sort.startswith("-")
         is_costly = wanted.skips_rows or name != "submitted"
         if set_number is not None and not is_costly and wanted.submitted_after_ms is None:
@@ -178,7 +208,7 @@ class JobLists:
                         view, branches, wanted, place, limit, name, newest=newest
                     )
         following = None if found.end is None else list_cursors.encode(query, *found.end)
-        return JobPage(found.jobs, following)
+        return JobPage(found.jobs, following, None if cursor else found.count)
 
     async def count_jobs(self, wanted: JobFilter, rows: int = GROUP_ROWS) -> str:
         """The number of jobs up to `COUNT_MAX`, with `+` where there are more. A filter that no
@@ -188,17 +218,20 @@ class JobLists:
             return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
         async with self._costly.snapshot() as view:
             branches = await _read_branches(view, wanted)
-            if not branches.keys:
-                return "0"
-            limits = (len(branches.keys) + 1, branches.rows_per_branch(rows))
-            (row,) = await view.fetch_text(
-                list_statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
-                *_visit_arguments(branches, wanted, (None, None), limits),
-                COUNT_MAX + 1,
-            )
-        if row["jobs"] > COUNT_MAX:
-            return f"{COUNT_MAX}+"
-        return f"{row['jobs']}{'+' if row['cut'] else ''}"
+            text = list_statement("count_compared", branches.scope, narrow=_is_narrow(wanted))
+            jobs, place = 0, _START
+            for first in range(0, rows if branches.keys else 0, COUNT_STEP):
+                most = branches.rows_per_branch(min(COUNT_STEP, rows - first))
+                (row,) = await view.fetch_text(
+                    text, *_compare_arguments(branches, wanted, place, most)
+                )
+                jobs += row["jobs"]
+                place = _find_horizon(row)
+                if jobs > COUNT_MAX:
+                    return f"{COUNT_MAX}+"
+                if place == _START:
+                    break
+        return f"{jobs}{'' if place == _START else '+'}"
 
     async def count_groups(self, wanted: JobFilter, by: Sequence[str], limit: int) -> Groups:
         """Jobs per group."""
@@ -272,10 +305,10 @@ async def _read_branches(view: ViewReader, wanted: JobFilter) -> Branches:
 def _visit_arguments(
     branches: Branches,
     wanted: JobFilter,
-    place: tuple[int | None, str | None],
-    limits: tuple[int, list[int]],
+    place: _Place,
+    *limits: object,
 ) -> tuple[object, ...]:
-    """The arguments of the fragments `visited` and `matching`."""
+    """The arguments of the fragment `visited`."""
     return (
         branches.keys,
         branches.states,
@@ -283,8 +316,19 @@ def _visit_arguments(
         wanted.submitted_after_ms,
         *place,
         *limits,
-        *wanted.arguments(),
     )
+
+
+def _compare_arguments(
+    branches: Branches, wanted: JobFilter, place: _Place, most: list[int]
+) -> tuple[object, ...]:
+    """The arguments of the fragment `compared`."""
+    return (*_visit_arguments(branches, wanted, place, most), *wanted.arguments())
+
+
+def _find_horizon(row: Mapping[str, Any]) -> _Place:
+    """Up to where branches were visited; `_START` if to their ends."""
+    return row["horizon_number"], row["horizon_id"]
 
 
 def _branches_of_set(number: int, wanted: JobFilter) -> Branches:
@@ -297,7 +341,7 @@ def _branches_of_set(number: int, wanted: JobFilter) -> Branches:
 async def _merge_branches(
     view: ViewReader,
     branches: Branches,
-    place: tuple[int | None, str | None],
+    place: _Place,
     limit: int,
     *,
     newest: bool,
@@ -318,20 +362,21 @@ async def _read_part(
     view: ViewReader,
     branches: Branches,
     wanted: JobFilter,
-    place: tuple[int | None, str | None],
+    place: _Place,
     limit: int,
     *,
     newest: bool,
 ) -> _Part:
-    is_whole = wanted.submitted_after_ms is None and not wanted.skips_rows
-    if is_whole and len(branches.keys) * (limit + 1) <= MERGED_ROWS:
+    if wanted.skips_rows:
+        return await _compare_jobs(view, branches, wanted, place, limit, newest=newest)
+    if wanted.submitted_after_ms is None and len(branches.keys) * (limit + 1) <= MERGED_ROWS:
         return await _merge_branches(view, branches, place, limit, newest=newest)
     rows: list[Any] = []
     end: tuple[int, str] | None = None
-    for limits in _list_attempts(branches, wanted, limit):
+    for limits in _list_attempts(branches, limit):
         read = await view.fetch_text(
             list_statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
-            *_visit_arguments(branches, wanted, place, limits),
+            *_visit_arguments(branches, wanted, place, *limits),
             limit + 1,
         )
         rows = [row for row in read if row["id"] is not None]
@@ -342,22 +387,51 @@ async def _read_part(
     return await _make_part(view, rows, limit, "number", end)
 
 
+async def _compare_jobs(
+    view: ViewReader,
+    branches: Branches,
+    wanted: JobFilter,
+    place: _Place,
+    limit: int,
+    *,
+    newest: bool,
+) -> _Part:
+    """A page of a list with a filter: further jobs are compared as long as it is not full."""
+    text = list_statement("compared_page", branches.scope, newest=newest, narrow=_is_narrow(wanted))
+    rows: list[Any] = []
+    jobs = 0
+    for each in COMPARED_ROWS:
+        most = branches.rows_per_branch(each)
+        read = await view.fetch_text(
+            text, *_compare_arguments(branches, wanted, place, most), limit + 1 - len(rows)
+        )
+        rows += [row for row in read if row["id"] is not None]
+        jobs += read[0]["jobs"]
+        place = _find_horizon(read[0])
+        if len(rows) > limit or place == _START:
+            break
+    number, id_ = place
+    end = None if number is None or id_ is None else (number, id_)
+    part = await _make_part(view, rows, limit, "number", end)
+    return msgspec.structs.replace(part, count=f"{jobs}{'+' if end else ''}")
+
+
 async def _read_sorted_part(
     view: ViewReader,
     branches: Branches,
     wanted: JobFilter,
-    place: tuple[int | None, str | None],
+    place: _Place,
     limit: int,
     name: str,
     *,
     newest: bool,
 ) -> _Part:
-    limits = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
+    most = [SORT_ROWS + 1] * len(branches.keys)
     if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
         raise _too_many_to_sort(name)
     rows = await view.fetch_text(
         list_statement("sorted_page", branches.scope, newest=newest),
-        *_visit_arguments(branches, wanted, (None, None), limits),
+        *_compare_arguments(branches, wanted, _START, most),
         limit + 1,
         name,
         *place,
@@ -403,13 +477,9 @@ def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:
     )
 
 
-def _list_attempts(
-    branches: Branches, wanted: JobFilter, limit: int
-) -> list[tuple[int, list[int]]]:
+def _list_attempts(branches: Branches, limit: int) -> list[tuple[int, list[int]]]:
     """(most branches, most jobs of each) to read: few at first, which is often enough."""
     many = len(branches.keys)
-    if wanted.skips_rows:
-        return [(many + 1, branches.rows_per_branch(rows)) for rows in (SCAN_ROWS // 8, SCAN_ROWS)]
     # This many jobs of this many of the newest branches always contain a whole page.
     whole = (limit + 1, [limit + 1] * many)
     few = [min(each, limit + 1) for each in branches.rows_per_branch(4 * limit)]
