@@ -140,6 +140,32 @@ async def test_pages_continue_and_new_jobs_appear(
         await expect(rows(page)).to_have_count(2)
 
 
+async def test_buttons_are_those_that_a_selected_job_permits(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await fill(harness)
+        await page.goto(address(harness, "/jobs?queue=q"))
+        cancel, preempt, resubmit = (
+            page.get_by_role("button", name=f"{name}…")
+            for name in ("Cancel", "Preempt", "Resubmit")
+        )
+        await expect(cancel).to_be_disabled()
+        await page.get_by_label("Select c", exact=True).check()  # has succeeded
+        await expect(resubmit).to_be_enabled()
+        await expect(cancel).to_be_disabled()
+        await expect(cancel).to_have_attribute("title", re.compile("these jobs have ended"))
+        await page.get_by_label("Select a", exact=True).check()  # waits
+        await expect(cancel).to_be_enabled()
+        await expect(preempt).to_be_disabled()
+        await page.get_by_label("Select b", exact=True).check()  # runs
+        await expect(preempt).to_be_enabled()
+        await harness.append_events(*succeeded("b"))
+        await expect(preempt).to_be_disabled()
+        await page.get_by_label("all that match").check()
+        await expect(preempt).to_be_enabled()
+
+
 async def test_groups_lead_to_their_jobs(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from fairlead_common.domain import quantities
 from fairlead_common.domain.ids import is_array_id
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_lookout.http.pages.jobs.permitted_actions import list_possible
 from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
 from fairlead_lookout.http.pages.navigation import PAGES
 from fairlead_lookout.http.responses import JobResponse, RunResponse
@@ -221,6 +222,7 @@ class Templates:
             "describe_obstacle": describe_obstacle,
             "is_array_id": is_array_id,
             "format_bytes": format_bytes,
+            "list_possible": list_possible,
             "format_duration": format_duration,
             "format_run_time": format_run_time,
             "format_percent": format_percent,

@@ -72,8 +72,11 @@ function setUpActions(form) {
     form.querySelector("[data-chosen]").textContent = selected.size
       ? `${jobs(selected.size)} selected`
       : "Select all on this page";
+    const chosen = boxes.filter((box) => selected.has(box.value));
+    const possible = new Set(chosen.flatMap((box) => box.dataset.possible.split(" ")));
     for (const button of form.querySelectorAll("button")) {
-      button.disabled = selected.size === 0 && !matching();
+      button.disabled = !matching() && !possible.has(button.value);
+      button.title = button.disabled && chosen.length ? ACTIONS[button.value].none : "";
     }
   }
 
