@@ -1,6 +1,8 @@
 """The picture of shares: lines that fill their box and stay in it."""
 
+import itertools
 import random
+import re
 
 from fairlead_common.domain import timestamps
 from fairlead_lookout.http.pages.scheduling import share_charts
@@ -24,6 +26,21 @@ def found(points: list[ShareResponse]) -> FairnessResponse:
     )
 
 
+def read_line(path: str) -> list[tuple[int, int, int]]:
+    """(left, right, y) of each level of a line in steps."""
+    levels: list[tuple[int, int, int]] = []
+    x = y = 0
+    for command, first, second in re.findall(r"([Mhv])(-?\d+)(?: (\d+))?", path):
+        if command == "M":
+            x, y = int(first), int(second)
+        elif command == "v":
+            y += int(first)
+        else:
+            levels.append((x, x + int(first), y))
+            x += int(first)
+    return levels
+
+
 def test_lines_stay_in_their_box_and_each_pool_has_a_chart() -> None:
     chance = random.Random(4)
     points = [
@@ -44,11 +61,12 @@ def test_lines_stay_in_their_box_and_each_pool_has_a_chart() -> None:
     for each in pictures:
         assert 0.1 <= each.top <= 1
         for line in (each.share, each.fair_share, each.demand_share):
-            places = [tuple(map(float, place.split(","))) for place in line.split()]
-            assert len(places) == 48
-            assert places[0][0] == 0
-            assert places[-1][0] == share_charts.WIDTH
-            assert all(0 <= y <= share_charts.HEIGHT for _, y in places)
+            levels = read_line(line)
+            assert 12 <= len(levels) <= 24
+            assert levels[0][0] == 0
+            assert levels[-1][1] == share_charts.WIDTH
+            assert all(one[1] == other[0] for one, other in itertools.pairwise(levels))
+            assert all(0 <= y <= share_charts.HEIGHT for _, _, y in levels)
     assert share_charts.draw_charts(found([])) == []
 
 
@@ -60,8 +78,27 @@ def test_a_trimmed_chart_begins_with_the_first_share_and_has_at_least_an_hour() 
         )  # fmt: skip
         (chart,) = share_charts.draw_charts(found([point]), is_trimmed=True)
         assert chart.times[0] == timestamps.rfc3339(begin_hour * HOUR_MS)
-        assert chart.share.startswith("0.0,")
+        assert read_line(chart.share)[0][0] == 0
         assert (chart.is_cut, chart.is_long) == (True, False)
         assert chart.waiting_ticks == ["1 job", "0"]
         (whole,) = share_charts.draw_charts(found([point]))
         assert whole.times[0] == timestamps.rfc3339(0)
+
+
+def test_a_line_shows_each_step_to_the_pixel_and_has_gaps_where_nothing_is_known() -> None:
+    chance = random.Random(5)
+    points = [
+        share_charts.SharePoint(hour * HOUR_MS, chance.random(), 0.5, 0.5, 0.0)
+        for hour in range(720)
+        if not 100 <= hour < 200
+    ]
+    chart = share_charts.draw_chart("a", points, 0, 720 * HOUR_MS, HOUR_MS)
+    for point in points:
+        x = share_charts.WIDTH * (point.start_ms / HOUR_MS + 0.5) / 720
+        y = share_charts.HEIGHT * (1 - point.share / chart.top)
+        assert any(
+            left - 1 <= x <= right + 1 and abs(level - y) <= 0.5
+            for left, right, level in read_line(chart.share)
+        )
+    assert read_line(chart.fair_share) == [(0, 139, 110), (278, 1000, 110)]
+    assert len(chart.share) < 720 * 8

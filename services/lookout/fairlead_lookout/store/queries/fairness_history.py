@@ -1,7 +1,9 @@
-"""Reads the shares and the resource usage of a queue over time."""
+"""Reads the shares and the resource usage of queues over time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
 
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_lookout.domain import fairness_fold, resource_usage
@@ -22,6 +24,15 @@ HourlyUsage: TypeAlias = dict[tuple[int, str], UsedAndLost]
 """By (hour, pool)."""
 UserUsage: TypeAlias = dict[str, UsedAndLost]
 """By user."""
+
+
+class Period(msgspec.Struct, frozen=True):
+    """Buckets of this width between two times; `now_ms`: up to when there is anything to read."""
+
+    width_ms: int
+    from_ms: int
+    to_ms: int
+    now_ms: int
 
 
 async def read_shares(
@@ -46,6 +57,84 @@ async def read_shares(
     ]
 
 
+async def read_pool_shares(
+    view: ViewReader, pool: str, queues: Sequence[str], period: Period
+) -> dict[str, list[tuple[int, ShareTotals]]]:
+    """(first ms, totals) of the buckets of these queues in a pool, in order. What the fold has not
+    added yet is included."""
+    found = await _read_unfolded(view, pool, queues, period)
+    for row in await view.fetch_text(
+        FAIRNESS["share_buckets_of_pool"], period.width_ms, pool, queues, period.from_ms,
+        period.to_ms, ROWS_MAX,
+    ):  # fmt: skip
+        buckets = found.setdefault(row["queue"], {})
+        totals = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
+        buckets[row["start_ms"]] = _add_totals(totals, buckets.get(row["start_ms"]))
+    return {
+        queue: [(start_ms, totals) for start_ms, totals in sorted(buckets.items()) if totals.ms]
+        for queue, buckets in found.items()
+    }
+
+
+async def read_pool_totals(
+    view: ViewReader, pool: str, queues: Sequence[str], period: Period
+) -> dict[str, ShareTotals]:
+    """The sums of the same buckets, of the queues that have some."""
+    unfolded = await _read_unfolded(view, pool, queues, period)
+    sums: dict[str, ShareTotals] = {}
+    for row in await view.fetch_text(
+        FAIRNESS["share_totals_of_pool"], period.width_ms, pool, queues, period.from_ms,
+        period.to_ms,
+    ):  # fmt: skip
+        sums[row["queue"]] = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
+    for queue, buckets in unfolded.items():
+        for totals in buckets.values():
+            sums[queue] = _add_totals(totals, sums.get(queue))
+    return {queue: totals for queue, totals in sums.items() if totals.ms}
+
+
+async def read_pool_usage(
+    view: ViewReader, pool: str, queues: Sequence[str], period: Period
+) -> dict[str, UsedAndLost]:
+    """What the runs of these queues used of a pool and lost. Live runs are included."""
+    sums: dict[str, UsedAndLost] = {}
+    for row in await view.fetch_text(
+        FAIRNESS["usage_of_pool"], queues, pool, period.from_ms, period.to_ms
+    ):
+        _add_row(sums, row["queue"], row)
+    for queue, used_pool, _, _, used in await _read_uncounted(
+        view, queues, period.from_ms, period.to_ms, period.now_ms
+    ):
+        if used_pool == pool:
+            _add(sums, queue, "used", used)
+    return sums
+
+
+async def _read_unfolded(
+    view: ViewReader, pool: str, queues: Sequence[str], period: Period
+) -> dict[str, dict[int, ShareTotals]]:
+    """What the fold has not added yet, by queue and first ms."""
+    totals: dict[BucketKey, ShareTotals] = {}
+    for row in await view.fetch_text(FAIRNESS["current_shares_of_pool"], pool, queues):
+        share = scheduling_reports.decode(row["report"])
+        assert isinstance(share, scheduling_reports.QueueShare)
+        until_ms = min(period.now_ms, period.to_ms)
+        fairness_fold.add_share(totals, ReportedShare(share, row["summed_ms"]), until_ms)
+    found: dict[str, dict[int, ShareTotals]] = {}
+    for (width_ms, queue, start_ms, _), each in totals.items():
+        is_inside = period.from_ms <= start_ms < period.to_ms
+        if width_ms == period.width_ms and is_inside and each.ms:
+            found.setdefault(queue, {})[start_ms] = each
+    return found
+
+
+def _add_totals(one: ShareTotals, other: ShareTotals | None) -> ShareTotals:
+    if other is None:
+        return one
+    both = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
+    return ShareTotals(*(first + second for first, second in both))
+
+
 async def read_usage(
     view: ViewReader, queue: str, from_ms: int, to_ms: int, now_ms: int
 ) -> HourlyUsage:
@@ -53,7 +142,7 @@ async def read_usage(
     hours: HourlyUsage = {}
     for row in await view.fetch_text(FAIRNESS["usage"], queue, from_ms, to_ms, ROWS_MAX):
         _add_row(hours, (row["hour_ms"], row["pool"]), row)
-    for pool, _, hour_ms, used in await _read_uncounted(view, queue, from_ms, to_ms, now_ms):
+    for _, pool, _, hour_ms, used in await _read_uncounted(view, [queue], from_ms, to_ms, now_ms):
         _add(hours, (hour_ms, pool), "used", used)
     return hours
 
@@ -65,18 +154,19 @@ async def read_user_usage(
     users: UserUsage = {}
     for row in await view.fetch_text(FAIRNESS["user_usage"], queue, from_ms, to_ms):
         _add_row(users, row["submitted_by"], row)
-    for _, user, _, used in await _read_uncounted(view, queue, from_ms, to_ms, now_ms):
+    for _, _, user, _, used in await _read_uncounted(view, [queue], from_ms, to_ms, now_ms):
         _add(users, user, "used", used)
     return users
 
 
 async def _read_uncounted(
-    view: ViewReader, queue: str, from_ms: int, to_ms: int, now_ms: int
-) -> list[tuple[str, str, int, dict[str, int]]]:
-    """(pool, user, hour, amounts x ms) that live runs have used and the fold has not counted."""
-    rows = await view.fetch_text(FAIRNESS["job_sets_with_usage"], queue, JOB_SETS_MAX)
+    view: ViewReader, queues: Sequence[str], from_ms: int, to_ms: int, now_ms: int
+) -> list[tuple[str, str, str, int, dict[str, int]]]:
+    """(queue, pool, user, hour, amounts x ms) that live runs have used and the fold has not counted
+    yet."""
+    rows = await view.fetch_text(FAIRNESS["job_sets_with_usage"], queues, JOB_SETS_MAX)
     return [
-        (pool, user, hour_ms, {name: amount * ms for name, amount in held.items()})
+        (row["queue"], pool, user, hour_ms, {name: amount * ms for name, amount in held.items()})
         for row in rows
         for pool, user, hour_ms, held, ms in resource_usage.split_uncounted(
             table_rows.decode_job_set(row), min(now_ms, to_ms)

@@ -49,6 +49,26 @@ FROM fairlead_lookout.standing
 WHERE width_ms = $1 AND queue = $2 AND start_ms >= $3 AND start_ms < $4
 ORDER BY start_ms, pool LIMIT $5;
 
+-- name: share_buckets_of_pool
+-- Of queues $3 of a pool $2, by time; $1: the width of the buckets.
+SELECT queue, start_ms, ms, actual_share, fair_share, demand_share, queued, running
+FROM fairlead_lookout.standing
+WHERE width_ms = $1 AND pool = $2 AND queue = ANY($3::text[]) AND start_ms >= $4 AND start_ms < $5
+ORDER BY queue, start_ms LIMIT $6;
+
+-- name: share_totals_of_pool
+-- The same, added up.
+SELECT queue, sum(ms)::bigint AS ms, sum(actual_share) AS actual_share,
+       sum(fair_share) AS fair_share, sum(demand_share) AS demand_share, sum(queued) AS queued,
+       sum(running) AS running
+FROM fairlead_lookout.standing
+WHERE width_ms = $1 AND pool = $2 AND queue = ANY($3::text[]) AND start_ms >= $4 AND start_ms < $5
+GROUP BY queue;
+
+-- name: current_shares_of_pool
+SELECT report, summed_ms FROM fairlead_lookout.standing_now
+WHERE pool = $1 AND queue = ANY($2::text[]);
+
 -- name: current_shares_of_queue
 SELECT pool, report, summed_ms FROM fairlead_lookout.standing_now WHERE queue = $1;
 
@@ -58,6 +78,13 @@ FROM fairlead_lookout.usage
 WHERE queue = $1 AND hour_ms >= $2 AND hour_ms < $3
 ORDER BY hour_ms, pool, resource LIMIT $4;
 
+-- name: usage_of_pool
+-- What queues $1 used of a pool $2 between two times.
+SELECT queue, resource, sum(used) AS used, sum(lost) AS lost
+FROM fairlead_lookout.usage
+WHERE queue = ANY($1::text[]) AND pool = $2 AND hour_ms >= $3 AND hour_ms < $4
+GROUP BY queue, resource;
+
 -- name: user_usage
 SELECT submitted_by, resource, sum(used) AS used, sum(lost) AS lost
 FROM fairlead_lookout.user_usage
@@ -65,11 +92,17 @@ WHERE queue = $1 AND hour_ms >= $2 AND hour_ms < $3
 GROUP BY submitted_by, resource;
 
 -- name: job_sets_with_usage
--- The job sets of a queue whose runs hold resources now, and up to when these were counted.
-SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
-       last_position, last_item, failures, held, used, metered_ms, superseded
-FROM fairlead_lookout.job_sets
-WHERE queue = $1 AND active AND held <> '{}' ORDER BY number DESC LIMIT $2;
+-- The job sets of queues whose runs hold resources now, and up to when these were counted: at most
+-- $2.
+SELECT s.*
+FROM unnest($1::text[]) AS w (queue)
+CROSS JOIN LATERAL (
+    SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
+           last_position, last_item, failures, held, used, metered_ms, superseded
+    FROM fairlead_lookout.job_sets
+    WHERE queue = w.queue AND active AND held <> '{}' ORDER BY number DESC LIMIT $2
+) s
+LIMIT $2;
 
 -- name: delete_shares
 DELETE FROM fairlead_lookout.standing WHERE width_ms = $1 AND start_ms < $2;

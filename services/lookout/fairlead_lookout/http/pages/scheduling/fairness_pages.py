@@ -9,8 +9,10 @@ from fastapi import APIRouter, Query
 from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.service import clock
-from fairlead_lookout.domain.resource_usage import HOUR_MS
-from fairlead_lookout.http.api import fairness_routes
+from fairlead_lookout.domain.fairness_fold import MINUTE_MS, ShareTotals
+from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.api.fairness_routes import MINUTES_SPAN_MS
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.pages.error_pages import build_address
@@ -18,28 +20,38 @@ from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, 
 from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.http.pages.scheduling import share_charts
 from fairlead_lookout.http.pages.scheduling.share_charts import ShareChart
-from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
-from fairlead_lookout.http.responses import FairnessResponse, ResponseBody, ShareResponse
+from fairlead_lookout.http.pages.table_orders import SORT, Column, TableOrder, parse_order
+from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.store.queries.fairness_history import (
+    Period,
+    UsedAndLost,
+    read_pool_shares,
+    read_pool_totals,
+    read_pool_usage,
+)
 
 PATH: Final = "/fairness"
-QUEUES_MAX: Final = 12
-"""Queues of a page: those with the greatest share or demand now."""
+QUEUES_SHOWN: Final = 12
+"""Queues of a page, each with a picture."""
+QUEUES_MAX: Final = 1_000
+"""Queues that are compared: those with the greatest share or demand now."""
 PERIODS: Final = {"1h": 1, "6h": 6, "24h": 24, "7d": 168, "30d": 720}
 """Hours by the value of the parameter."""
-QUEUES_EXPORTED_MAX: Final = 1_000
-Period = Annotated[str | None, Query(max_length=10)]
+PeriodName = Annotated[str | None, Query(max_length=10)]
+Offset = Annotated[int, Query(ge=0, le=QUEUES_MAX)]
 
 
 class QueueFairness(msgspec.Struct, frozen=True):
-    """A queue in a pool over the period: means, and what it used and lost there."""
+    """A queue in a pool over the period: means, and what it used and lost there, where that has
+    been read."""
 
     queue: str
-    chart: ShareChart
     share: float
     fair_share: float
     waiting: float
-    used: dict[str, float]
-    lost: dict[str, float]
+    used: dict[str, float] = {}
+    lost: dict[str, float] = {}
+    chart: ShareChart | None = None
 
     @property
     def difference(self) -> float:
@@ -48,6 +60,7 @@ class QueueFairness(msgspec.Struct, frozen=True):
 
 
 COLUMNS: Final = {
+    "distance": Column(lambda row: abs(row.difference), is_descending=True),
     "queue": Column(lambda row: row.queue),
     "share": Column(lambda row: row.share, is_descending=True),
     "fairShare": Column(lambda row: row.fair_share, is_descending=True),
@@ -56,6 +69,9 @@ COLUMNS: Final = {
     "used": Column(lambda row: row.used.get(quantities.CPU, 0.0), is_descending=True),
     "lost": Column(lambda row: row.lost.get(quantities.CPU, 0.0), is_descending=True),
 }
+DEFAULT_ORDER: Final = "-distance"
+OF_USAGE: Final = ("used", "lost")
+"""Orders for which the usage of all queues is read, and not only of those that are shown."""
 
 
 class FairnessLine(ResponseBody, frozen=True, kw_only=True):
@@ -77,43 +93,53 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
 
 
 async def _fairness(
-    deps: Deps, pool: Text = None, q: Text = None, period: Period = None, sort: Text = None
+    deps: Deps,
+    pool: Text = None,
+    q: Text = None,
+    period: PeriodName = None,
+    sort: Text = None,
+    offset: Offset = 0,
 ) -> Fragment:
-    """The queues of a pool whose names contain `q`, over a period."""
-    chosen_period = period if period in PERIODS else "24h"
+    """The queues of a pool whose names contain `q`, over a period, from the one at `offset`."""
+    hours = period if period in PERIODS else "24h"
     query = {"pool": pool or None, "q": q or None, "period": period or None}
-    order = parse_order(sort, COLUMNS, "-share", PATH, query)
+    order = parse_order(sort, COLUMNS, DEFAULT_ORDER, PATH, query)
     query[SORT] = order.parameter
-
-    async def read_rows(
-        visible_queues: QueueScope, chosen: str, rows_max: int
-    ) -> tuple[list[QueueFairness], int]:
-        """The queues with the greatest share or demand in their order, and how many match."""
-        names = _find_queues(deps, chosen, q or "", visible_queues)
-        now_ms = clock.now_ms()
-        from_ms = now_ms - PERIODS[chosen_period] * HOUR_MS
-        rows = []
-        for name in names[:rows_max]:
-            found = await fairness_routes.describe_fairness(deps, name, from_ms, now_ms, now_ms)
-            rows += _describe_queue(found, chosen)
-        return order.sort_rows(rows), len(names)
 
     async def read(visible_queues: QueueScope) -> Values:
         pools = sorted(deps.reports.list_pools())
         chosen = _choose_pool(deps, pool)
-        rows, matching = await read_rows(visible_queues, chosen, QUEUES_MAX)
+        names = _find_queues(deps, chosen, q or "", visible_queues)
+        span = _make_period(hours)
+        rows = await _read_rows(deps, chosen, names[:QUEUES_MAX], span, order)
+        shown = rows[offset : offset + QUEUES_SHOWN]
+        if order.sort.removeprefix("-") not in OF_USAGE:
+            shown = await _add_usage(deps, chosen, shown, span)
+
+        def find_address(begin: int) -> str:
+            return build_address(PATH, {**query, "offset": str(begin) if begin else None})
+
+        end = offset + QUEUES_SHOWN
         return {
-            "live": build_address(f"/live{PATH}", query),
+            "live": build_address(
+                f"/live{PATH}", {**query, "offset": str(offset) if offset else None}
+            ),
             "exports": build_address(f"/export{PATH}", query),
             "order": order,
+            "by_distance": build_address(PATH, {**query, SORT: None}),
             "query": query,
             "q": q or "",
             "pool": chosen,
             "pools": [(each, build_address(PATH, {**query, "pool": each})) for each in pools],
-            "period": chosen_period,
+            "period": hours,
             "periods": [(each, build_address(PATH, {**query, "period": each})) for each in PERIODS],
-            "rows": rows,
-            "queues": matching,
+            "rows": await _add_charts(deps, chosen, shown, span),
+            "first": offset + 1,
+            "matching": len(rows),
+            "left_out": max(0, len(names) - QUEUES_MAX),
+            "compared": QUEUES_MAX,
+            "previous": find_address(max(0, offset - QUEUES_SHOWN)) if offset else None,
+            "next": find_address(end) if end < len(rows) else None,
         }
 
     async def read_own(caller: Caller, _: Values) -> Values:
@@ -122,12 +148,16 @@ async def _fairness(
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
         async def read_lines() -> Rows:
             chosen = _choose_pool(deps, pool)
-            rows, _ = await read_rows(visible_queues, chosen, QUEUES_EXPORTED_MAX)
+            names = _find_queues(deps, chosen, q or "", visible_queues)
+            span = _make_period(hours)
+            rows = await _read_rows(deps, chosen, names[:QUEUES_MAX], span, order)
+            if order.sort.removeprefix("-") not in OF_USAGE:
+                rows = await _add_usage(deps, chosen, rows, span)
             return [_describe_line(row, chosen) for row in rows]
 
         return [ListExport("fairness", FairnessLine, split_rows(read_lines))]
 
-    key = (pool, q, chosen_period, order.sort)
+    key = (pool, q, hours, order.sort, offset)
     return Fragment("_fairness.html", key, read, read_own=read_own, list_exports=list_exports)
 
 
@@ -135,6 +165,78 @@ def _choose_pool(deps: Deps, pool: str | None) -> str:
     """This pool if it has a report, else the first that has one, or ""."""
     pools = deps.reports.list_pools()
     return pool if pool in pools else min(pools, default="")
+
+
+def _make_period(hours: str) -> Period:
+    """The time until now, from the beginning of its first step."""
+    now_ms = clock.now_ms()
+    length_ms = PERIODS[hours] * HOUR_MS
+    width_ms = MINUTE_MS if length_ms <= MINUTES_SPAN_MS else HOUR_MS
+    from_ms = now_ms - length_ms
+    return Period(width_ms, from_ms - from_ms % width_ms, now_ms, now_ms)
+
+
+def _find_queues(deps: Deps, pool: str, text: str, visible_queues: QueueScope) -> list[str]:
+    """The queues with a share of the pool, the greatest share or demand first."""
+    shares = deps.reports.read_pool(pool, visible_queues).shares
+    shares.sort(key=lambda each: (-max(each.actual_share, each.demand_share), each.queue))
+    return [each.queue for each in shares if text in each.queue]
+
+
+async def _read_rows(
+    deps: Deps, pool: str, queues: Sequence[str], period: Period, order: TableOrder
+) -> list[QueueFairness]:
+    """Those that had a share of the pool in the period, in their order, without pictures."""
+    found = await read_pool_totals(deps.view, pool, queues, period)
+    rows = [_describe_queue(queue, found[queue]) for queue in queues if queue in found]
+    if order.sort.removeprefix("-") in OF_USAGE:
+        rows = await _add_usage(deps, pool, rows, period)
+    return order.sort_rows(rows)
+
+
+def _describe_queue(queue: str, totals: ShareTotals) -> QueueFairness:
+    return QueueFairness(
+        queue,
+        share=totals.actual_share / totals.ms,
+        fair_share=totals.fair_share / totals.ms,
+        waiting=totals.queued / totals.ms,
+    )
+
+
+async def _add_usage(
+    deps: Deps, pool: str, rows: Sequence[QueueFairness], period: Period
+) -> list[QueueFairness]:
+    begin = msgspec.structs.replace(period, from_ms=start_of_hour(period.from_ms))
+    found = await read_pool_usage(deps.view, pool, [row.queue for row in rows], begin)
+    nothing: UsedAndLost = {"used": {}, "lost": {}}
+    return [
+        msgspec.structs.replace(
+            row,
+            **{
+                kind: responses.to_resource_hours(amounts)
+                for kind, amounts in found.get(row.queue, nothing).items()
+            },
+        )
+        for row in rows
+    ]
+
+
+async def _add_charts(
+    deps: Deps, pool: str, rows: Sequence[QueueFairness], period: Period
+) -> list[QueueFairness]:
+    found = await read_pool_shares(deps.view, pool, [row.queue for row in rows], period)
+    charts = {
+        queue: share_charts.draw_chart(
+            pool,
+            [share_charts.make_point(*bucket) for bucket in buckets],
+            period.from_ms,
+            period.to_ms,
+            period.width_ms,
+        )
+        for queue, buckets in found.items()
+        if buckets
+    }
+    return [msgspec.structs.replace(row, chart=charts.get(row.queue)) for row in rows]
 
 
 def _describe_line(row: QueueFairness, pool: str) -> FairnessLine:
@@ -148,42 +250,3 @@ def _describe_line(row: QueueFairness, pool: str) -> FairnessLine:
         used=row.used,
         lost=row.lost,
     )
-
-
-def _find_queues(deps: Deps, pool: str, text: str, visible_queues: QueueScope) -> list[str]:
-    """The queues with a share of the pool, the greatest share or demand first."""
-    shares = deps.reports.read_pool(pool, visible_queues).shares
-    shares.sort(key=lambda each: (-max(each.actual_share, each.demand_share), each.queue))
-    return [each.queue for each in shares if text in each.queue]
-
-
-def _describe_queue(found: FairnessResponse, pool: str) -> list[QueueFairness]:
-    """The queue in this pool; nothing if it had no share there in the period."""
-    points = [point for point in found.points if point.pool == pool]
-    if not points:
-        return []
-    (chart,) = [each for each in share_charts.draw_charts(found) if each.pool == pool]
-    usage = [each for each in found.usage if each.pool == pool]
-    return [
-        QueueFairness(
-            queue=found.queue,
-            chart=chart,
-            share=_mean(points, "share"),
-            fair_share=_mean(points, "fair_share"),
-            waiting=_mean(points, "queued"),
-            used=_add([each.used for each in usage]),
-            lost=_add([each.lost for each in usage]),
-        )
-    ]
-
-
-def _mean(points: Sequence[ShareResponse], name: str) -> float:
-    return float(sum(getattr(point, name) for point in points)) / len(points)
-
-
-def _add(amounts: Sequence[dict[str, float]]) -> dict[str, float]:
-    totals: dict[str, float] = {}
-    for each in amounts:
-        for name, amount in each.items():
-            totals[name] = totals.get(name, 0) + amount
-    return totals

@@ -1,17 +1,29 @@
 """Shares over time as lines of an SVG, computed here so that pages need no script."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from fairlead_common.domain import timestamps
-from fairlead_lookout.http.responses import FairnessResponse, ShareResponse
+from fairlead_lookout.domain.fairness_fold import ShareTotals
+from fairlead_lookout.domain.resource_usage import HOUR_MS
+from fairlead_lookout.http.responses import FairnessResponse
 
-WIDTH = 1_000
-HEIGHT = 220
-DAY_S = 86_400
-HOUR_S = 3_600
+WIDTH: Final = 1_000
+HEIGHT: Final = 220
+DAY_MS: Final = 24 * HOUR_MS
+
+
+class SharePoint(msgspec.Struct, frozen=True):
+    """Means over one step that begins at `start_ms`: shares of 1.0, and jobs."""
+
+    start_ms: int
+    share: float
+    fair_share: float
+    demand_share: float
+    queued: float
 
 
 class ShareChart(msgspec.Struct, frozen=True):
@@ -27,7 +39,7 @@ class ShareChart(msgspec.Struct, frozen=True):
     share: str
     fair_share: str
     demand_share: str
-    latest: ShareResponse
+    latest: SharePoint
     waiting: str
     share_ticks: list[str]
     waiting_ticks: list[str]
@@ -36,70 +48,91 @@ class ShareChart(msgspec.Struct, frozen=True):
     is_cut: bool
 
 
+def make_point(start_ms: int, totals: ShareTotals) -> SharePoint:
+    """The means of a bucket that is not empty."""
+    ms = totals.ms
+    return SharePoint(
+        start_ms,
+        totals.actual_share / ms,
+        totals.fair_share / ms,
+        totals.demand_share / ms,
+        totals.queued / ms,
+    )
+
+
 def draw_charts(found: FairnessResponse, *, is_trimmed: bool = False) -> list[ShareChart]:
     """One chart for each pool in which the queue had a share.
 
     `is_trimmed`: they begin with the first share of the queue, but at least an hour before the end.
     """
-    if is_trimmed and found.points:
-        latest_s = _to_seconds(found.to) - HOUR_S
-        first_s = min(latest_s, *(_to_seconds(point.time) for point in found.points))
-        begin_s = max(first_s, _to_seconds(found.from_))
-        found = msgspec.structs.replace(found, from_=timestamps.rfc3339(round(1_000 * begin_s)))
+    pools: dict[str, list[SharePoint]] = {}
+    for each in found.points:
+        point = SharePoint(
+            _to_ms(each.time), each.share, each.fair_share, each.demand_share, each.queued
+        )
+        pools.setdefault(each.pool, []).append(point)
+    from_ms, to_ms = _to_ms(found.from_), _to_ms(found.to)
+    if is_trimmed and pools:
+        first_ms = min(points[0].start_ms for points in pools.values())
+        from_ms = max(from_ms, min(to_ms - HOUR_MS, first_ms))
+    step_ms = 1_000 * found.step_seconds
     return [
-        _draw_chart(found, pool, [point for point in found.points if point.pool == pool])
-        for pool in sorted({point.pool for point in found.points})
+        draw_chart(pool, points, from_ms, to_ms, step_ms) for pool, points in sorted(pools.items())
     ]
 
 
-def _draw_chart(found: FairnessResponse, pool: str, points: Sequence[ShareResponse]) -> ShareChart:
+def draw_chart(
+    pool: str, points: Sequence[SharePoint], from_ms: int, to_ms: int, step_ms: int
+) -> ShareChart:
+    """The chart of a queue in a pool between two times: at least one point, in order."""
     highest = max(max(point.share, point.fair_share, point.demand_share) for point in points)
     top = min(1.0, max(0.1, highest * 1.1))
-
     waiting_top = max(1.0, max(point.queued for point in points))
-
-    def line(value: Callable[[ShareResponse], float]) -> str:
-        return _draw_line(found, points, value, top)
-
+    scale = WIDTH / (to_ms - from_ms)
+    steps = [
+        (
+            round(scale * (max(point.start_ms, from_ms) - from_ms)),
+            round(scale * (min(point.start_ms + step_ms, to_ms) - from_ms)),
+        )
+        for point in points
+        if from_ms < point.start_ms + step_ms
+    ]
+    points = points[-len(steps) :]
     return ShareChart(
         pool=pool,
         top=top,
-        share=line(lambda point: point.share),
-        fair_share=line(lambda point: point.fair_share),
-        demand_share=line(lambda point: point.demand_share),
+        share=_draw_line(steps, (point.share for point in points), top),
+        fair_share=_draw_line(steps, (point.fair_share for point in points), top),
+        demand_share=_draw_line(steps, (point.demand_share for point in points), top),
         latest=points[-1],
-        waiting=_draw_line(found, points, lambda point: point.queued, waiting_top),
+        waiting=_draw_line(steps, (point.queued for point in points), waiting_top),
         share_ticks=[f"{100 * top * part:.0f} %" for part in (1, 0.5, 0)],
         waiting_ticks=[f"{waiting_top:,.0f} job{'s' if waiting_top > 1 else ''}", "0"],
-        times=_find_times(found),
-        is_long=_to_seconds(found.to) - _to_seconds(found.from_) > DAY_S,
+        times=[timestamps.rfc3339(ms) for ms in (from_ms, (from_ms + to_ms) // 2, to_ms)],
+        is_long=to_ms - from_ms > DAY_MS,
         is_cut=highest > top,
     )
 
 
-def _draw_line(
-    found: FairnessResponse,
-    points: Sequence[ShareResponse],
-    value: Callable[[ShareResponse], float],
-    top: float,
-) -> str:
-    """The points of a line in steps: each mean is valid for its whole step."""
-    begin, end = _to_seconds(found.from_), _to_seconds(found.to)
+def _draw_line(steps: Iterable[tuple[int, int]], values: Iterable[float], top: float) -> str:
+    """The path of a line in steps, as each mean is valid for its whole step.
+
+    The numbers are whole, as a unit is about a pixel: every step is drawn, and successive steps are
+    one where the picture cannot show a difference. The line has gaps where there are no steps.
+    """
     made: list[str] = []
-    for point in points:
-        at = _to_seconds(point.time)
-        y = HEIGHT * (1 - min(value(point), top) / top)
-        for x_s in (at, at + found.step_seconds):
-            x = WIDTH * (min(max(x_s, begin), end) - begin) / (end - begin)
-            made.append(f"{x:.1f},{y:.1f}")
-    return " ".join(made)
+    begin = end = level = -1
+    for (left, right), value in zip(steps, values, strict=True):
+        y = round(HEIGHT * (1 - min(value, top) / top))
+        if left != end:
+            made.append(f"h{end - begin}M{left} {y}" if made else f"M{left} {y}")
+            begin = left
+        elif y != level:
+            made.append(f"h{end - begin}v{y - level}")
+            begin = end
+        end, level = right, y
+    return "".join(made) + f"h{end - begin}"
 
 
-def _find_times(found: FairnessResponse) -> list[str]:
-    """The first time, the middle and the last."""
-    middle_s = (_to_seconds(found.from_) + _to_seconds(found.to)) / 2
-    return [found.from_, timestamps.rfc3339(round(1_000 * middle_s)), found.to]
-
-
-def _to_seconds(time: str) -> float:
-    return datetime.fromisoformat(time).timestamp()
+def _to_ms(time: str) -> int:
+    return round(1_000 * datetime.fromisoformat(time).timestamp())
