@@ -86,12 +86,12 @@ class Seeded(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def servers(prefix: str, kept: Path | None = None) -> Iterator[tuple[Path, str, str]]:
-    """A folder, `kept` or a temporary one, and the URLs of a Postgres and a Valkey in it."""
+def servers(prefix: str, reused: Path | None = None) -> Iterator[tuple[Path, str, str]]:
+    """A folder, `reused` or a temporary one, and the URLs of a Postgres and a Valkey in it."""
     with contextlib.ExitStack() as stack:
-        folder = kept or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
+        folder = reused or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
         folder.chmod(0o755)
-        password = "bench" if kept else secrets.token_hex(8)
+        password = "bench" if reused else secrets.token_hex(8)
         postgres = Postgres(folder / "pg", password=password, port=free_port())
         valkey = Valkey(folder / "valkey", password=password, port=free_port())
         with (

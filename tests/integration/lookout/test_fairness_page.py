@@ -3,20 +3,22 @@
 import re
 from typing import Final
 
+import httpx2
+
 from fairlead_common.domain.records import scheduling_reports
-from fairlead_lookout.http.pages.scheduling.fairness_pages import QUEUES_SHOWN
+from fairlead_lookout.http.pages.scheduling.fairness_pages import QUEUES_PER_PAGE
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_reports import share
 from tests.unit.lookout.builders import leased, submitted
 from tests.waiting import until_read
 
-QUEUES: Final = QUEUES_SHOWN + 3
+QUEUES: Final = QUEUES_PER_PAGE + 3
 FAIR: Final = 0.5
 
 
 def distance(number: int) -> float:
     """How far queue `number` is from its fair share: odd ones are below it."""
-    return (-1) ** number * 0.02 * number
+    return 0.02 * (-number if number % 2 else number)
 
 
 async def fill(harness: LookoutHarness) -> None:
@@ -34,13 +36,13 @@ async def fill(harness: LookoutHarness) -> None:
         "/jobsets", await harness.append_events(submitted("a"), leased("a"), queue="q3")
     )
 
-    async def read_shown() -> list[str]:
+    async def read_listed() -> list[str]:
         return list_queues(await harness.client.get("/fairness?period=1h&pool=default&q=q"))
 
-    await until_read(read_shown, lambda shown: len(shown) == QUEUES_SHOWN)
+    await until_read(read_listed, lambda listed: len(listed) == QUEUES_PER_PAGE)
 
 
-def list_queues(answer: object) -> list[str]:
+def list_queues(answer: httpx2.Response) -> list[str]:
     """The queues of the table."""
     return re.findall(r'<tr data-queue="(\w+)"', answer.text)
 
@@ -53,12 +55,12 @@ async def test_queues_farthest_from_their_fair_share_are_first_and_the_others_fo
         address = "/fairness?period=1h&pool=default&q=q"
         first = await harness.client.get(address)
         assert list_queues(first) == [f"q{number}" for number in range(QUEUES - 1, 2, -1)]
-        assert first.text.count('<figure class="chart">') == QUEUES_SHOWN
-        assert f"Queues 1 to {QUEUES_SHOWN} of {QUEUES}" in first.text
+        assert first.text.count('<figure class="chart">') == QUEUES_PER_PAGE
+        assert f"Queues 1 to {QUEUES_PER_PAGE} of {QUEUES}" in first.text
         (following,) = re.findall(r'href="([^"]+)">Next queues', first.text)
         second = await harness.client.get(following.replace("&amp;", "&"))
         assert list_queues(second) == ["q2", "q1", "q0"]
-        assert f"Queues {QUEUES_SHOWN + 1} to {QUEUES} of {QUEUES}" in second.text
+        assert f"Queues {QUEUES_PER_PAGE + 1} to {QUEUES} of {QUEUES}" in second.text
         assert "Next queues" not in second.text
         (before,) = re.findall(r'href="([^"]+)">Previous queues', second.text)
         assert list_queues(await harness.client.get(before.replace("&amp;", "&"))) == list_queues(

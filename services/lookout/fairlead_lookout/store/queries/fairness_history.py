@@ -79,35 +79,35 @@ async def read_pool_shares(
 async def read_pool_totals(
     view: ViewReader, pool: str, queues: Sequence[str], period: Period
 ) -> dict[str, ShareTotals]:
-    """The sums of the same buckets, of the queues that have some."""
+    """The totals of the same buckets, of the queues that have some."""
     unfolded = await _read_unfolded(view, pool, queues, period)
-    sums: dict[str, ShareTotals] = {}
+    found: dict[str, ShareTotals] = {}
     for row in await view.fetch_text(
         FAIRNESS["share_totals_of_pool"], period.width_ms, pool, queues, period.from_ms,
         period.to_ms,
     ):  # fmt: skip
-        sums[row["queue"]] = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
+        found[row["queue"]] = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
     for queue, buckets in unfolded.items():
         for totals in buckets.values():
-            sums[queue] = _add_totals(totals, sums.get(queue))
-    return {queue: totals for queue, totals in sums.items() if totals.ms}
+            found[queue] = _add_totals(totals, found.get(queue))
+    return {queue: totals for queue, totals in found.items() if totals.ms}
 
 
 async def read_pool_usage(
     view: ViewReader, pool: str, queues: Sequence[str], period: Period
 ) -> dict[str, UsedAndLost]:
     """What the runs of these queues used of a pool and lost. Live runs are included."""
-    sums: dict[str, UsedAndLost] = {}
+    found: dict[str, UsedAndLost] = {}
     for row in await view.fetch_text(
         FAIRNESS["usage_of_pool"], queues, pool, period.from_ms, period.to_ms
     ):
-        _add_row(sums, row["queue"], row)
+        _add_row(found, row["queue"], row)
     for queue, used_pool, _, _, used in await _read_uncounted(
         view, queues, period.from_ms, period.to_ms, period.now_ms
     ):
         if used_pool == pool:
-            _add(sums, queue, "used", used)
-    return sums
+            _add(found, queue, "used", used)
+    return found
 
 
 async def _read_unfolded(

@@ -31,7 +31,7 @@ from fairlead_lookout.store.queries.fairness_history import (
 )
 
 PATH: Final = "/fairness"
-QUEUES_SHOWN: Final = 12
+QUEUES_PER_PAGE: Final = 12
 """Queues of a page, each with a picture."""
 QUEUES_MAX: Final = 1_000
 """Queues that are compared: those with the greatest share or demand now."""
@@ -71,7 +71,7 @@ COLUMNS: Final = {
 }
 DEFAULT_ORDER: Final = "-distance"
 OF_USAGE: Final = ("used", "lost")
-"""Orders for which the usage of all queues is read, and not only of those that are shown."""
+"""Orders for which the usage of all queues is read, and not only of those that are listed."""
 
 
 class FairnessLine(ResponseBody, frozen=True, kw_only=True):
@@ -112,14 +112,14 @@ async def _fairness(
         names = _find_queues(deps, chosen, q or "", visible_queues)
         span = _make_period(hours)
         rows = await _read_rows(deps, chosen, names[:QUEUES_MAX], span, order)
-        shown = rows[offset : offset + QUEUES_SHOWN]
+        listed = rows[offset : offset + QUEUES_PER_PAGE]
         if order.sort.removeprefix("-") not in OF_USAGE:
-            shown = await _add_usage(deps, chosen, shown, span)
+            listed = await _add_usage(deps, chosen, listed, span)
 
         def find_address(begin: int) -> str:
             return build_address(PATH, {**query, "offset": str(begin) if begin else None})
 
-        end = offset + QUEUES_SHOWN
+        end = offset + QUEUES_PER_PAGE
         return {
             "live": build_address(
                 f"/live{PATH}", {**query, "offset": str(offset) if offset else None}
@@ -133,12 +133,12 @@ async def _fairness(
             "pools": [(each, build_address(PATH, {**query, "pool": each})) for each in pools],
             "period": hours,
             "periods": [(each, build_address(PATH, {**query, "period": each})) for each in PERIODS],
-            "rows": await _add_charts(deps, chosen, shown, span),
+            "rows": await _add_charts(deps, chosen, listed, span),
             "first": offset + 1,
             "matching": len(rows),
             "left_out": max(0, len(names) - QUEUES_MAX),
             "compared": QUEUES_MAX,
-            "previous": find_address(max(0, offset - QUEUES_SHOWN)) if offset else None,
+            "previous": find_address(max(0, offset - QUEUES_PER_PAGE)) if offset else None,
             "next": find_address(end) if end < len(rows) else None,
         }
 
