@@ -22,6 +22,8 @@ WEEKS: Final = (THIS_WEEK, THIS_WEEK + 1)
 WEEK_MS: Final = 7 * 86_400_000
 WANTED: Final = [f"{number:028}" for number in range(JOBS - 2_000, JOBS + 2_000)]
 """So many that Postgres expects a scan of the table to be cheaper; half of them do not exist."""
+FEW: Final = [JOBS - 20, JOBS - 5_000, JOBS - 5_001, 20]
+"""One job that the first step of a page compares, two of the second, and one after them."""
 FILL: Final = f"""
     INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition)
     SELECT 'q', 'set-' || n, 0 FROM generate_series(1, 200) AS n;
@@ -165,11 +167,19 @@ async def test_a_page_of_jobs_counts_among_as_many_jobs_as_it_examines(
             " WHERE job_id < lpad('5000', 28, '0') OR job_id >= lpad($1, 28, '0')",
             str(JOBS - 100),
         )
+        await pool.execute(
+            "UPDATE fairlead_lookout.runs SET executor = 'third' WHERE job_id::bigint % 3 = 0"
+        )
+        await pool.execute(
+            "UPDATE fairlead_lookout.runs SET executor = 'few' WHERE job_id::bigint = ANY($1)", FEW
+        )
     finally:
         await pool.close()
     async with running(fresh_database, valkey_url) as harness:
         page = (await harness.client.get("/jobs?node=rare")).text
         assert "<strong data-jobs>100+</strong>" in page
+        page = (await harness.client.get("/jobs?cluster=few")).text
+        assert "<strong data-jobs>3+</strong>" in page
         page = (await harness.client.get("/jobs?queue=q")).text
         assert "<strong data-jobs>10000+</strong>" in page
         found = await harness.read("/jobs", node="rare", include="count")
@@ -178,6 +188,9 @@ async def test_a_page_of_jobs_counts_among_as_many_jobs_as_it_examines(
         assert await list_ids(harness, sort="submitted", node="rare") == rare
         assert await list_ids(harness, node="rare") == rare[::-1]
         assert await list_ids(harness, node="rare", **{"label.a": "b"}) == rare[::-1]
+        thirds = [f"{number:028}" for number in range(0, JOBS, 3) if number not in FEW]
+        assert await list_ids(harness, cluster="third") == thirds[::-1]
+        assert await list_ids(harness, sort="submitted", cluster="third") == thirds
         assert await list_ids(harness, cluster="other") == []
         found = await harness.read("/jobs", include="count", **{"label.a": "b"})
         assert found["count"] == "10000+"
