@@ -28,7 +28,7 @@ function showViewResult(text, isError) {
 function viewAddress(choice) {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of [...query]) {
-    if (value === "" || name === "cursor") {
+    if (value === "" || name === "cursor" || name === "offset") {
       query.delete(name);
     }
   }
