@@ -179,7 +179,11 @@ async def test_only_jobs_that_an_action_changes_are_counted(
         await expect(page.get_by_role("heading", name="Cancel 2 jobs?")).to_be_visible()
         await expect(page.get_by_text("Of the 3 jobs that are selected")).to_be_visible()
         await page.get_by_role("button", name="Back").click()
-        await page.get_by_role("button", name="Preempt…").click()
+        preempt = page.get_by_role("button", name="Preempt…")
+        await expect(preempt).to_be_disabled()
+        await expect(preempt).to_have_attribute("title", re.compile("none of these jobs runs"))
+        await page.get_by_label("all that match").check()
+        await preempt.click()
         await expect(page.locator("#result")).to_contain_text("none of these jobs runs")
 
 
