@@ -1,6 +1,8 @@
 """What pages render."""
 
 import random
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 import pytest
@@ -44,18 +46,36 @@ def test_a_little_usage_is_not_none() -> None:
     assert hours("memory", 3 * 2**30) == "3.00 GiB h"
 
 
+def test_a_share_of_almost_nothing_has_no_sign() -> None:
+    assert rendering.format_percent(-0.0001) == "0.0 %"
+    assert rendering.format_percent(-0.0625) == "-6.2 %"
+
+
+LIST_OF_JOBS: Final[Mapping[str, object]] = {
+    "groups": [],
+    "by": [],
+    "count": "1",
+    "filtered": False,
+    "first": None,
+    "waiting_tasks": 0,
+    "next": None,
+}
+
+
+def test_a_page_without_jobs_says_whether_older_ones_can_match() -> None:
+    def render(**values: object) -> str:
+        page = {**LIST_OF_JOBS, "count": "0", "filtered": True, **values}
+        return rendering.load_templates().render("_jobs.html", jobs=[], **page)
+
+    assert "No job matches." in render()
+    older = render(next="/jobs?cursor=c")
+    assert "None of the newest jobs matches." in older
+    assert '<a href="/jobs?cursor=c">Search older jobs</a>' in older
+
+
 def test_a_row_that_was_rendered_before_shows_the_job_as_it_is_now() -> None:
     def render(templates: rendering.Templates, job: JobResponse) -> str:
-        values = {
-            "groups": [],
-            "by": [],
-            "count": "1",
-            "filtered": False,
-            "first": None,
-            "waiting_tasks": 0,
-            "next": None,
-        }
-        return templates.render("_jobs.html", jobs=[job], **values)
+        return templates.render("_jobs.html", jobs=[job], **LIST_OF_JOBS)
 
     time = "2026-11-26T00:00:00.000Z"
     job = JobResponse(
