@@ -87,6 +87,7 @@ class FairnessLoop:
         """Read once, fold and write; updates `known` and returns the new positions."""
         batch = await reader.read()
         if batch.positions == positions:
+            await store.confirm_session()
             return positions
         records = [decode_record(each.key, each.value, each.time_ms) for each in batch.entries]
         changes = fold_reports(known, records)
