@@ -164,7 +164,7 @@ class FairleadSubmitOperator(BaseOperator):
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> Any:
         """Continue after the triggerer. After the `execution_timeout` of the last try the jobs are
-        cancelled; those of an earlier try continue until the next one."""
+        cancelled; the jobs of an earlier try continue until the next one."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:

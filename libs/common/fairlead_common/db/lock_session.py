@@ -114,6 +114,11 @@ async def release(connection: Connection, lock: Lock) -> None:
     await _call(connection, lock, number="release_number", pair="release_pair")
 
 
+async def confirm(connection: Connection) -> None:
+    """Show Postgres that the client of this session responds."""
+    await connection.fetchval(SQL["confirm"])
+
+
 async def _call(connection: Connection, lock: Lock, *, number: str, pair: str) -> Any:
     """The answer of the statement for the lock's form. `Any`: as asyncpg has it."""
     if lock.objsubid == NUMBER:
@@ -165,7 +170,7 @@ class LockSession:
         Call this right before each action that only the holder is permitted.
         """
         if clock.monotonic_s() - self._confirmed_s >= RENEW_S:
-            await self._ask(lambda: self._connection.fetchval(SQL["confirm"]))
+            await self._ask(lambda: confirm(self._connection))
 
     async def renew(self) -> NoReturn:
         """Confirm the session at intervals until cancelled. Raises `LockLost`."""

@@ -12,7 +12,7 @@ FOLLOW_LINES_MAX: Final = 1_000_000
 
 
 class NoLog(Exception):
-    """There is no such log here; the message says why."""
+    """This log is not here; the message says why."""
 
 
 class NoLineTimes(NoLog):

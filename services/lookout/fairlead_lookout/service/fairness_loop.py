@@ -63,7 +63,10 @@ class FairnessLoop:
             reader = await CompactedReader.open(self._log, REPORTS, positions, live)
             while True:
                 await self._outages.wait_for_space(self._disk)
-                positions = await self._fold_next(store, reader, positions, known)
+                before = positions
+                positions = await self._fold_next(store, reader, before, known)
+                if positions == before:
+                    await lock_session.confirm(connection)
                 self._outages.report_progress()
         finally:
             if reader is not None:
@@ -87,7 +90,6 @@ class FairnessLoop:
         """Read once, fold and write; updates `known` and returns the new positions."""
         batch = await reader.read()
         if batch.positions == positions:
-            await store.confirm_session()
             return positions
         records = [decode_record(each.key, each.value, each.time_ms) for each in batch.entries]
         changes = fold_reports(known, records)

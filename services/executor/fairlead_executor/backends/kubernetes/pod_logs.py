@@ -56,7 +56,7 @@ async def read_end(
 ) -> LogEnd:
     """The last lines of the log that fit into the requested number of bytes. Raises `NoLog`.
 
-    The API can skip to a number of lines, and limits bytes from there on, not those of the end. So
+    The API can skip to a number of lines, and limits bytes from there on, and not from the end. So
     fewer lines are requested until all of them fit: first as many as expected, then as many as fit
     by the size of those that arrived, then as many as fit if each has the maximum size.
     """

@@ -18,6 +18,7 @@ from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import after_position, require_queue
 from fairlead_lookout.http.request_parameters import Time, parse_time_ms
 from fairlead_lookout.store.queries.fairness_history import (
+    Period,
     UsedAndLost,
     read_shares,
     read_usage,
@@ -68,7 +69,7 @@ async def describe_fairness(
     """The shares and the usage of a queue between two times, without its users."""
     width_ms = MINUTE_MS if to_ms - from_ms <= MINUTES_SPAN_MS else HOUR_MS
     first_ms = from_ms - from_ms % width_ms
-    buckets = await read_shares(deps.view, queue, width_ms, first_ms, to_ms, now_ms)
+    buckets = await read_shares(deps.view, queue, Period(width_ms, first_ms, to_ms, now_ms))
     hours = await read_usage(deps.view, queue, start_of_hour(from_ms), to_ms, now_ms)
     return responses.FairnessResponse(
         queue=queue,

@@ -158,7 +158,7 @@ def format_duration(ms: float) -> str:
 
 def format_percent(share: float) -> str:
     """A share in percent."""
-    return f"{round(100 * share, 1) + 0.0:.1f} %"  # a rounded difference can be -0.0
+    return f"{100 * share:z.1f} %"
 
 
 def format_resource_hours(resource: str, amount: float) -> str:

@@ -35,10 +35,6 @@ class FairnessStore:
             for row in await self._connection.fetch(FAIRNESS["current_shares"])
         }
 
-    async def confirm_session(self) -> None:
-        """The server ends a session that can hold locks and sends nothing (`SILENCE_S`)."""
-        await self._connection.execute("SELECT 1")
-
     async def write(
         self, changes: FairnessChanges, before: Mapping[int, int], after: Mapping[int, int]
     ) -> None:

@@ -1,6 +1,6 @@
 """Reads the shares and the resource usage of queues over time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -36,24 +36,17 @@ class Period(msgspec.Struct, frozen=True):
 
 
 async def read_shares(
-    view: ViewReader, queue: str, width_ms: int, from_ms: int, to_ms: int, now_ms: int
+    view: ViewReader, queue: str, period: Period
 ) -> list[tuple[int, str, ShareTotals]]:
-    """(first ms, pool, totals) of the buckets between two times, in order. What the fold has not
-    added yet is included."""
-    totals: dict[BucketKey, ShareTotals] = {}
-    for row in await view.fetch_text(
-        FAIRNESS["share_buckets"], width_ms, queue, from_ms, to_ms, ROWS_MAX
-    ):
-        key = (width_ms, queue, row["start_ms"], row["pool"])
-        totals[key] = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
-    for row in await view.fetch_text(FAIRNESS["current_shares_of_queue"], queue):
-        share = scheduling_reports.decode(row["report"])
-        assert isinstance(share, scheduling_reports.QueueShare)
-        fairness_fold.add_share(totals, ReportedShare(share, row["summed_ms"]), min(now_ms, to_ms))
+    """(first ms, pool, totals) of the buckets of a queue, in order. What the fold has not added yet
+    is included."""
+    stored = await view.fetch_text(
+        FAIRNESS["share_buckets"], period.width_ms, queue, period.from_ms, period.to_ms, ROWS_MAX
+    )
+    current = await view.fetch_text(FAIRNESS["current_shares_of_queue"], queue)
     return [
-        (start_ms, pool, each)
-        for (width, _, start_ms, pool), each in sorted(totals.items(), key=lambda item: item[0][2:])
-        if width == width_ms and from_ms <= start_ms < to_ms and each.ms
+        (start_ms, pool, totals)
+        for (_, _, start_ms, pool), totals in _list_buckets(stored, current, period)
     ]
 
 
@@ -62,34 +55,29 @@ async def read_pool_shares(
 ) -> dict[str, list[tuple[int, ShareTotals]]]:
     """(first ms, totals) of the buckets of these queues in a pool, in order. What the fold has not
     added yet is included."""
-    found = await _read_unfolded(view, pool, queues, period)
-    for row in await view.fetch_text(
+    stored = await view.fetch_text(
         FAIRNESS["share_buckets_of_pool"], period.width_ms, pool, queues, period.from_ms,
         period.to_ms, ROWS_MAX,
-    ):  # fmt: skip
-        buckets = found.setdefault(row["queue"], {})
-        totals = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
-        buckets[row["start_ms"]] = _add_totals(totals, buckets.get(row["start_ms"]))
-    return {
-        queue: [(start_ms, totals) for start_ms, totals in sorted(buckets.items()) if totals.ms]
-        for queue, buckets in found.items()
-    }
+    )  # fmt: skip
+    current = await view.fetch_text(FAIRNESS["current_shares_of_pool"], pool, queues)
+    found: dict[str, list[tuple[int, ShareTotals]]] = {}
+    for (_, queue, start_ms, _), totals in _list_buckets(stored, current, period):
+        found.setdefault(queue, []).append((start_ms, totals))
+    return found
 
 
 async def read_pool_totals(
     view: ViewReader, pool: str, queues: Sequence[str], period: Period
 ) -> dict[str, ShareTotals]:
     """The totals of the same buckets, of the queues that have some."""
-    unfolded = await _read_unfolded(view, pool, queues, period)
-    found: dict[str, ShareTotals] = {}
-    for row in await view.fetch_text(
+    stored = await view.fetch_text(
         FAIRNESS["share_totals_of_pool"], period.width_ms, pool, queues, period.from_ms,
         period.to_ms,
-    ):  # fmt: skip
-        found[row["queue"]] = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
-    for queue, buckets in unfolded.items():
-        for totals in buckets.values():
-            found[queue] = _add_totals(totals, found.get(queue))
+    )  # fmt: skip
+    current = await view.fetch_text(FAIRNESS["current_shares_of_pool"], pool, queues)
+    found = {row["queue"]: _decode_totals(row) for row in stored}
+    for (_, queue, _, _), totals in _list_buckets([], current, period):
+        found[queue] = _add_totals(found.get(queue, ShareTotals()), totals)
     return {queue: totals for queue, totals in found.items() if totals.ms}
 
 
@@ -110,27 +98,33 @@ async def read_pool_usage(
     return found
 
 
-async def _read_unfolded(
-    view: ViewReader, pool: str, queues: Sequence[str], period: Period
-) -> dict[str, dict[int, ShareTotals]]:
-    """What the fold has not added yet, by queue and first ms."""
-    totals: dict[BucketKey, ShareTotals] = {}
-    for row in await view.fetch_text(FAIRNESS["current_shares_of_pool"], pool, queues):
+def _list_buckets(
+    stored: Iterable[Any], current: Iterable[Any], period: Period
+) -> list[tuple[BucketKey, ShareTotals]]:
+    """The buckets of a period that are not empty, in order. `stored`: rows of buckets. `current`:
+    rows with the newest reports, which the fold has added in part."""
+    width_ms = period.width_ms
+    totals = {
+        (width_ms, row["queue"], row["start_ms"], row["pool"]): _decode_totals(row)
+        for row in stored
+    }
+    until_ms = min(period.now_ms, period.to_ms)
+    for row in current:
         share = scheduling_reports.decode(row["report"])
         assert isinstance(share, scheduling_reports.QueueShare)
-        until_ms = min(period.now_ms, period.to_ms)
         fairness_fold.add_share(totals, ReportedShare(share, row["summed_ms"]), until_ms)
-    found: dict[str, dict[int, ShareTotals]] = {}
-    for (width_ms, queue, start_ms, _), each in totals.items():
-        is_inside = period.from_ms <= start_ms < period.to_ms
-        if width_ms == period.width_ms and is_inside and each.ms:
-            found.setdefault(queue, {})[start_ms] = each
-    return found
+    return [
+        (key, each)
+        for key, each in sorted(totals.items(), key=lambda item: item[0])
+        if key[0] == width_ms and period.from_ms <= key[2] < period.to_ms and each.ms
+    ]
 
 
-def _add_totals(one: ShareTotals, other: ShareTotals | None) -> ShareTotals:
-    if other is None:
-        return one
+def _decode_totals(row: Any) -> ShareTotals:
+    return ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
+
+
+def _add_totals(one: ShareTotals, other: ShareTotals) -> ShareTotals:
     both = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
     return ShareTotals(*(first + second for first, second in both))
 

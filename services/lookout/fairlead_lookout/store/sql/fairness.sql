@@ -44,14 +44,14 @@ ON CONFLICT (pool, at_ms) DO NOTHING;
 
 -- name: share_buckets
 -- Of a queue, by time; $1: the width of the buckets.
-SELECT pool, start_ms, ms, actual_share, fair_share, demand_share, queued, running
+SELECT queue, pool, start_ms, ms, actual_share, fair_share, demand_share, queued, running
 FROM fairlead_lookout.standing
 WHERE width_ms = $1 AND queue = $2 AND start_ms >= $3 AND start_ms < $4
 ORDER BY start_ms, pool LIMIT $5;
 
 -- name: share_buckets_of_pool
 -- Of queues $3 of a pool $2, by time; $1: the width of the buckets.
-SELECT queue, start_ms, ms, actual_share, fair_share, demand_share, queued, running
+SELECT queue, pool, start_ms, ms, actual_share, fair_share, demand_share, queued, running
 FROM fairlead_lookout.standing
 WHERE width_ms = $1 AND pool = $2 AND queue = ANY($3::text[]) AND start_ms >= $4 AND start_ms < $5
 ORDER BY queue, start_ms LIMIT $6;

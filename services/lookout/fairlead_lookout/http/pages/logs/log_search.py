@@ -72,10 +72,7 @@ async def search(
     end_s = now_s + SEARCH_S
     data, place = await read_part(before)
     if place is None or place.begin is None or place.size is None or place.first is None:
-        found = await asyncio.to_thread(find_matches, data, wanted)
-        is_cut = found.begin > 0 or (place.is_cut if place else len(data) >= PART_BYTES_MAX)
-        spans = [span for match in reversed(found.matches) for span in match.spans]
-        return Searched(spans, found.count, is_cut, len(data) - found.begin)
+        return await _search_end(data, place, wanted)
     end, total = place.begin + len(data), place.size - place.first
     matches: list[Match] = []
     count, begin = 0, place.begin
@@ -102,8 +99,21 @@ async def search(
     listed = matches[:MATCHES_MAX]
     is_cut = searched > place.first
     earlier = listed[-1].offset if count > len(listed) else searched if is_cut else None
-    spans = [span for match in reversed(listed) for span in match.spans]
-    return Searched(spans, count, is_cut, end - searched, place.size - end, total, earlier)
+    return Searched(
+        _list_spans(listed), count, is_cut, end - searched, place.size - end, total, earlier
+    )
+
+
+async def _search_end(data: bytes, place: LogPart | None, wanted: str) -> Searched:
+    """The same in the end of a log whose cluster does not know offsets."""
+    found = await asyncio.to_thread(find_matches, data, wanted)
+    is_cut = found.begin > 0 or (place.is_cut if place else len(data) >= PART_BYTES_MAX)
+    return Searched(_list_spans(found.matches), found.count, is_cut, len(data) - found.begin)
+
+
+def _list_spans(matches: Sequence[Match]) -> list[Span]:
+    """The spans of matches in the order of the log. `matches`: the last one first."""
+    return [span for match in reversed(matches) for span in match.spans]
 
 
 def find_matches(data: bytes, wanted: str, is_inside_line: bool = False) -> PartMatches:

@@ -22,7 +22,7 @@ from fairlead_lookout.http.pages.scheduling.pool_history import PoolHistory, Sha
 from fairlead_lookout.http.pages.scheduling.queue_pages import QueueLine, describe_share
 from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
 from fairlead_lookout.http.responses import PoolReportResponse, ResponseBody, RoundResponse
-from fairlead_lookout.store.queries.fairness_history import read_shares
+from fairlead_lookout.store.queries.fairness_history import Period, read_shares
 
 PATH: Final = "/pools"
 ROUNDS_DRAWN: Final = 100
@@ -217,7 +217,7 @@ async def _read_history(deps: Deps, pool: str, visible_queues: QueueScope) -> Po
     found: list[tuple[str | None, Shares]] = []
     others: dict[int, float] = {}
     for name in [each.queue for each in shares[:HISTORY_QUEUES_MAX]]:
-        buckets = await read_shares(deps.view, name, MINUTE_MS, from_ms, to_ms, to_ms)
+        buckets = await read_shares(deps.view, name, Period(MINUTE_MS, from_ms, to_ms, to_ms))
         means = {at: each.actual_share / each.ms for at, of, each in buckets if of == pool}
         if name in visible_queues:
             found.append((name, means))

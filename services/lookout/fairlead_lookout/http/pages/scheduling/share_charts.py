@@ -89,15 +89,14 @@ def draw_chart(
     top = min(1.0, max(0.1, highest * 1.1))
     waiting_top = max(1.0, max(point.queued for point in points))
     scale = WIDTH / (to_ms - from_ms)
+    points = [point for point in points if from_ms < point.start_ms + step_ms]
     steps = [
         (
             round(scale * (max(point.start_ms, from_ms) - from_ms)),
             round(scale * (min(point.start_ms + step_ms, to_ms) - from_ms)),
         )
         for point in points
-        if from_ms < point.start_ms + step_ms
     ]
-    points = points[-len(steps) :]
     return ShareChart(
         pool=pool,
         top=top,
