@@ -92,8 +92,11 @@ def _last_used_s(folder: Path) -> float:
     The time of the folder itself counts only while it is empty: deleting files changes it, too. It
     is 0 if the folder has been deleted.
     """
-    times_s = [_modified_s(path) for path in folder.glob("*")]
-    return max(times_s, default=0.0) or _modified_s(folder)
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return 0.0
+    return max((_modified_s(folder / name) for name in names), default=0.0) or _modified_s(folder)
 
 
 def _modified_s(path: Path) -> float:
