@@ -84,23 +84,19 @@ FILL: Final = {
     "fairlead_lookout.jobs": f"""
         INSERT INTO fairlead_lookout.jobs (id, set_number, queue, class, pool, number,
             submitted_ms, shape, state, held, priority, run, changed_ms, started_ms, ended_ms,
-            category, exit_code, week)
+            category, exit_code, run_state, run_executor, run_node, run_pool, run_leased_ms,
+            run_pending_ms, run_running_ms, run_ended_ms, run_exit_code, run_shape, week)
         SELECT {ID}, {JOB_SET} + 1, 'history-' || {JOB_SET} % {QUEUES}, 'default', 'default',
             (({ENDED_MS} - 120000 - {ids.NUMBER_EPOCH_MS}) >> 2 << 24) + (n % 1000 << 5),
             {ENDED_MS} - 120000, $6::text, {STATE}, false, 0, 1, {ENDED_MS},
             {ENDED_MS} - 60000, {ENDED_MS},
             CASE WHEN n % 10 = 0 THEN 'exit-code' END, CASE WHEN n % 10 = 0 THEN 1 ELSE 0 END,
-            {WEEK}
+            {STATE}, 'cluster-a', 'node-' || n % 1000, 'default', {ENDED_MS} - 61000,
+            {ENDED_MS} - 60500, {ENDED_MS} - 60000, {ENDED_MS}, 0, $6::text, {WEEK}
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
     "fairlead_lookout.job_specs": f"""
         INSERT INTO fairlead_lookout.job_specs (job_id, digest, client_id, submitted, week)
         SELECT {ID}, {DIGEST}, 'trial-' || n, $6::bytea, {WEEK}
-        FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
-    "fairlead_lookout.runs": f"""
-        INSERT INTO fairlead_lookout.runs (job_id, number, state, executor, node, pool, leased_ms,
-            pending_ms, running_ms, ended_ms, exit_code, category, shape, week)
-        SELECT {ID}, 1, {STATE}, 'cluster-a', 'node-' || n % 1000, 'default', {ENDED_MS} - 61000,
-            {ENDED_MS} - 60500, {ENDED_MS} - 60000, {ENDED_MS}, 0, NULL, $6::text, {WEEK}
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
     "fairlead_scheduler.ended": f"""
         INSERT INTO fairlead_scheduler.ended (job_id, state, digest, at_ms)
@@ -224,7 +220,7 @@ async def _fill(connection: Connection, jobs: int) -> None:
     ):
         await connection.execute(f"SET {name} = {value}")
     for table, statement in FILL.items():
-        last: list[Any] = [*span, shape] if table in _WITH_SHAPES else [*span]
+        last: list[Any] = [*span, shape] if table == "fairlead_lookout.jobs" else [*span]
         if table == "fairlead_lookout.job_specs":
             last = [*span, _submitted()]
         async with _without_indexes(connection, table):
@@ -244,7 +240,6 @@ async def _fill(connection: Connection, jobs: int) -> None:
     await connection.execute("RESET ALL")
 
 
-_WITH_SHAPES: Final = ("fairlead_lookout.jobs", "fairlead_lookout.runs")
 _COUNTED: Final = ("job_sets", "counters", "queue_counts")
 
 

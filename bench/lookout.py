@@ -399,13 +399,12 @@ async def seed(pool: Any, jobs: int) -> Seeded:
             for table, names, place in (
                 ("jobs", table_rows.JOB_COLUMNS, 0),
                 ("job_specs", table_rows.SPEC_COLUMNS, 1),
-                ("runs", table_rows.RUN_COLUMNS, 2),
             ):
                 await connection.copy_records_to_table(
                     table,
                     schema_name=SCHEMA,
                     columns=names,
-                    records=[each[place] for each in made if each[place]],
+                    records=[each[place] for each in made],
                 )
             some += [each[0][0] for each in made[:: len(made) // 20 or 1]]
         await _count(connection)
@@ -419,8 +418,8 @@ def _jobs(
     jobs: int,
     sets: list[tuple[str, str]],
     numbers: dict[tuple[str, str], int],
-) -> Iterator[tuple[Any, Any, Any]]:
-    """(job, spec, run) rows of jobs that were submitted one after the other."""
+) -> Iterator[tuple[Any, Any]]:
+    """(job, spec) rows of jobs that were submitted one after the other."""
     chance = random.Random(first)
     states = chance.choices([name for name, _ in CHOICE], [part for _, part in CHOICE], k=many)
     begin_ms, step_ms = clock.now_ms() - DAYS * 86_400_000, DAYS * 86_400_000 / jobs
@@ -453,16 +452,15 @@ def _jobs(
             week=job_weeks.week_of(at_ms),
             submitted_by=f"user-{number % USERS}",
         )
-        team = f"t{chance.randrange(TEAMS)}"
+        labels = {"team": f"t{chance.randrange(TEAMS)}"}
         spec_json = msgspec.json.encode(
             events.JobSubmitted(
                 job_id=job_id, shape=SHAPE, spec=msgspec.Raw(fold.SPEC), digest="d" * 32
             )
         )
-        labels = f'{{"team":"{team}"}}'
-        spec = (job_id, "d" * 32, f"trial-{number}", labels, None, spec_json, job.week)
+        spec = (job_id, "d" * 32, f"trial-{number}", None, spec_json, job.week)
         node = f"n{chance.randrange(NODES)}"
-        attempt = Run(
+        latest = Run(
             number=run,
             state=state if state in ("RUNNING", "SUCCEEDED", "FAILED") else "STOPPED",
             executor="cluster-a",
@@ -475,8 +473,8 @@ def _jobs(
             category=category,
             shape=shape,
         )
-        row = table_rows.encode_job(job, numbers[own])
-        yield row, spec, table_rows.encode_run(job, attempt) if run else None
+        job.latest = latest if run else None
+        yield table_rows.encode_job(job, numbers[own], labels), spec
 
 
 async def _count(connection: Any) -> None:
@@ -491,7 +489,7 @@ async def _count(connection: Any) -> None:
     ):
         await connection.execute(text, timeout=600)
     log_progress("vacuum, analyze, checkpoint")
-    for table in ("jobs", "job_specs", "runs", "job_sets", "counters", "queue_counts"):
+    for table in ("jobs", "job_specs", "job_sets", "counters", "queue_counts"):
         await connection.execute(f"VACUUM ANALYZE {SCHEMA}.{table}", timeout=600)
     await connection.execute("CHECKPOINT", timeout=600)
 

@@ -26,7 +26,7 @@ class Lookout:
         self._world = world
         self.jobs: dict[str, Job] = {}
         self.sets: dict[JobSetKey, JobSet] = {}
-        self.runs: dict[RunKey, Run] = {}
+        self.older_runs: dict[RunKey, Run] = {}
         self.labels: dict[str, dict[str, str]] = {}
         self.groups = GroupTable()
         self.positions = world.log.start_positions(JOBS)
@@ -51,14 +51,14 @@ class Lookout:
             StoredRecords(
                 jobs=self.jobs,
                 job_sets=self.sets,
-                runs=self.runs,
+                older_runs=self.older_runs,
                 candidates=self._candidates(message),
                 labels=self.labels,
             ),
             [message],
         )
         self.jobs.update(changes.jobs)
-        self.runs.update(changes.runs)
+        self.older_runs.update(changes.older_runs)
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         self.sets.update(changes.job_sets)
         self.groups.write(changes.groups)

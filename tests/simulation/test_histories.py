@@ -303,7 +303,7 @@ def _check_runs(history: History, final: dict[JobId, str]) -> None:
     for cluster in history.clusters:
         succeeded.update(cluster.succeeded)
     for job_id, state in final.items():
-        runs = [run for (job, _), run in history.lookout.runs.items() if job == job_id]
+        runs = [run for (job, _), run in history.lookout.older_runs.items() if job == job_id]
         newest = history.lookout.jobs[job_id].latest
         states = [run.state for run in runs] + ([newest.state] if newest else [])
         if state == "SUCCEEDED" and job_id not in stopped:
@@ -387,7 +387,7 @@ def _check_replays(history: History, final: dict[JobId, str]) -> None:
     while again.positions != history.lookout.positions:
         again.turn()
     assert again.jobs == history.lookout.jobs
-    assert again.runs == history.lookout.runs
+    assert again.older_runs == history.lookout.older_runs
     for key, job_set in again.sets.items():
         assert job_set.by_state() == history.lookout.sets[key].by_state()
 

@@ -103,10 +103,11 @@ spec:
       ports:
         - {name: http, containerPort: 8080}
       # The Host header must be one of `hosts`; without this it would be the pod's address.
+      # A start can migrate the tables of an earlier version, which takes about a minute for a million jobs.
       startupProbe:
         httpGet: &healthz {path: /healthz, port: http, httpHeaders: [{name: Host, value: 127.0.0.1}]}
         periodSeconds: 2
-        failureThreshold: 60
+        failureThreshold: 1800
       livenessProbe:
         httpGet: *healthz
         periodSeconds: 10

@@ -28,13 +28,15 @@ FILL: Final = f"""
     INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition)
     SELECT 'q', 'set-' || n, 0 FROM generate_series(1, 200) AS n;
     INSERT INTO fairlead_lookout.jobs (id, set_number, queue, class, pool, number, submitted_ms,
-        shape, state, held, priority, run, changed_ms, week)
+        shape, state, held, priority, run, changed_ms, run_state, run_executor, run_node, run_pool,
+        run_leased_ms, run_ended_ms, labels, week)
     SELECT lpad(n::text, 28, '0'), n % 200 + 1, 'q', 'default', 'default', n, 0,
-        's', 'SUCCEEDED', false, 0, 1, 0, {WEEKS[0]} + n % 2
+        's', 'SUCCEEDED', false, 0, 2, 0, 'SUCCEEDED', 'e', 'n', 'default',
+        0, 1, '{{"a": "b"}}', {WEEKS[0]} + n % 2
     FROM generate_series(0, {JOBS - 1}) AS n;
-    INSERT INTO fairlead_lookout.job_specs (job_id, digest, labels, submitted, week)
-    SELECT id, md5(id), '{{"a": "b"}}', '{{}}', week FROM fairlead_lookout.jobs;
-    INSERT INTO fairlead_lookout.runs
+    INSERT INTO fairlead_lookout.job_specs (job_id, digest, submitted, week)
+    SELECT id, md5(id), '{{}}', week FROM fairlead_lookout.jobs;
+    INSERT INTO fairlead_lookout.older_runs
         (job_id, number, state, executor, node, pool, leased_ms, week)
     SELECT id, 1, 'SUCCEEDED', 'e', 'n', 'default', 0, week FROM fairlead_lookout.jobs;
     INSERT INTO fairlead_scheduler.job_specs (job_id, spec)
@@ -63,7 +65,7 @@ def statements() -> Iterator[tuple[str, str, tuple[object, ...]]]:
     yield "lookout.jobs", FOLD["jobs"], (WANTED, 0)
     weeks = [WEEKS[int(job_id) % 2] for job_id in WANTED]
     yield "lookout.labels", FOLD["labels"], (WANTED, weeks)
-    yield "lookout.runs", FOLD["runs"], (WANTED, [1] * len(WANTED), weeks)
+    yield "lookout.older_runs", FOLD["older_runs"], (WANTED, [1] * len(WANTED), weeks)
     yield "lookout.jobs_by_id", JOBS_BY_ID, (WANTED,)
 
 
@@ -163,15 +165,15 @@ async def test_a_page_of_jobs_counts_among_as_many_jobs_as_it_examines(
             JOBS,
         )
         await pool.execute(
-            "UPDATE fairlead_lookout.runs SET node = 'rare'"
-            " WHERE job_id < lpad('5000', 28, '0') OR job_id >= lpad($1, 28, '0')",
+            "UPDATE fairlead_lookout.jobs SET run_node = 'rare'"
+            " WHERE id < lpad('5000', 28, '0') OR id >= lpad($1, 28, '0')",
             str(JOBS - 100),
         )
         await pool.execute(
-            "UPDATE fairlead_lookout.runs SET executor = 'third' WHERE job_id::bigint % 3 = 0"
+            "UPDATE fairlead_lookout.jobs SET run_executor = 'third' WHERE id::bigint % 3 = 0"
         )
         await pool.execute(
-            "UPDATE fairlead_lookout.runs SET executor = 'few' WHERE job_id::bigint = ANY($1)", FEW
+            "UPDATE fairlead_lookout.jobs SET run_executor = 'few' WHERE id::bigint = ANY($1)", FEW
         )
     finally:
         await pool.close()

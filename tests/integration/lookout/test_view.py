@@ -13,9 +13,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.log.memory_log import MemoryCore
-from fairlead_common.service import clock
 from fairlead_lookout.domain.model import Changes
-from fairlead_lookout.store import job_weeks
 from fairlead_lookout.store.fold.fold_rows import WrittenKeys
 from tests.conftest import Server
 from tests.full_disk import full_disk
@@ -162,14 +160,14 @@ async def test_a_failed_batch_is_rolled_back(fresh_database: str, valkey_url: st
     async def disturbed() -> None:
         async with running(fresh_database, valkey_url, core) as harness:
             await states(harness, await harness.append_events(submitted("a")))
-            await connection.execute("ALTER TABLE fairlead_lookout.runs RENAME TO gone")
+            await connection.execute("ALTER TABLE fairlead_lookout.queue_counts RENAME TO gone")
             await harness.append_events(submitted("b"), leased("b"))
             await asyncio.Event().wait()
 
     assert isinstance(await failure(disturbed()), asyncpg.UndefinedTableError)
     assert await connection.fetchval("SELECT count(*) FROM fairlead_lookout.jobs") == 1
     assert await connection.fetchval("SELECT sum(jobs) FROM fairlead_lookout.counters") == 1
-    await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO runs")
+    await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO queue_counts")
     await connection.close()
     async with running(fresh_database, valkey_url, core) as harness:
         after = await harness.append_events(submitted("c"))
@@ -181,20 +179,19 @@ async def test_a_failed_write_also_discards_the_batch_folded_on_top_of_it(
 ) -> None:
     core = MemoryCore()
     connection = await asyncpg.connect(fresh_database)
-    runs = f"runs_{job_weeks.week_of(clock.now_ms())}"
     history = ([pending("a")], [started("a")], succeeded("a"))
     later = [record for each in history for record in events.records("q", "s", "anna", each)]
 
     async def disturbed() -> None:
         async with running(fresh_database, valkey_url, core, fold_events_max=1) as harness:
             await states(harness, await harness.append_events(submitted("a"), leased("a")))
-            await connection.execute(f"ALTER TABLE fairlead_lookout.{runs} RENAME TO gone")
+            await connection.execute("ALTER TABLE fairlead_lookout.queue_counts RENAME TO gone")
             await harness.append(later)
             await asyncio.Event().wait()
 
     assert isinstance(await failure(disturbed()), asyncpg.UndefinedTableError)
     assert await connection.fetchval("SELECT state FROM fairlead_lookout.jobs") == "LEASED"
-    await connection.execute(f"ALTER TABLE fairlead_lookout.gone RENAME TO {runs}")
+    await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO queue_counts")
     await connection.close()
     async with running(fresh_database, valkey_url, core) as harness:
         assert await states(harness, await harness.append_events(submitted("b"))) == {

@@ -17,9 +17,16 @@ from fairlead_lookout.store.fold.fold_cache import FoldCache
 from fairlead_lookout.store.fold.week_expiry import WeekExpiry
 from fairlead_lookout.store.job_weeks import WEEK_MS
 from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
-from tests.integration.lookout.lookout_harness import running
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_pruning import MISCOUNTED, append_at, read_weeks
-from tests.unit.lookout.builders import cancel, job_id, leased, pending, submitted, succeeded
+from tests.unit.lookout.builders import (
+    cancel,
+    job_id,
+    leased,
+    pending,
+    submitted,
+    succeeded,
+)
 
 THIS_WEEK: Final = job_weeks.week_of(clock.now_ms())
 OLD: Final = THIS_WEEK - 3
@@ -192,7 +199,7 @@ async def test_the_jobs_of_a_view_without_weeks_stay(empty_database: str, valkey
             job_id("new"): "PENDING",
         }
         weeks = await read_weeks(empty_database)
-        for table in ("jobs", "job_specs", "runs"):
+        for table in ("jobs", "job_specs", "runs_of_jobs"):
             assert weeks[table] == {job_id("old"): {THIS_WEEK}, job_id("new"): {THIS_WEEK}}
         connection = await asyncpg.connect(empty_database)
         try:
@@ -255,3 +262,80 @@ async def insert_without_weeks(database: str) -> None:
             await connection.execute(statement)
     finally:
         await connection.close()
+
+
+async def test_the_runs_of_a_view_with_a_table_of_runs_stay(
+    empty_database: str, valkey_url: str
+) -> None:
+    pool = await open_pool(empty_database, size_max=1)
+    try:
+        await migrate_to(pool, "0106")
+        await insert_table_of_runs(pool)
+    finally:
+        await pool.close()
+    async with running(empty_database, valkey_url) as harness:
+        assert await read_runs(harness, "twice") == [
+            (2, "RUNNING", "n2", None),
+            (1, "LOST", "n1", "silent"),
+        ]
+        assert await read_runs(harness, "once") == [(1, "LEASED", "n1", None)]
+        assert await read_runs(harness, "never") == []
+        found = await harness.read("/jobs", **{"label.name": "never"})
+        assert [job["id"] for job in found["jobs"]] == [job_id("never")]
+        late, _ = succeeded("twice", run=1)
+        after = await harness.append_events(late, *succeeded("twice", run=2), pending("once"))
+        assert await read_runs(harness, "twice", after) == [
+            (2, "SUCCEEDED", "n2", None),
+            (1, "SUCCEEDED", "n1", None),
+        ]
+        assert await read_runs(harness, "once") == [(1, "PENDING", "n1", None)]
+
+
+async def insert_table_of_runs(pool: Pool) -> None:
+    """A job of last week with two runs, and jobs of this week with one and none, in a view that has
+    each run in a row of its own."""
+    for week in (THIS_WEEK - 1, THIS_WEEK):
+        await pool.execute(f"SELECT {SCHEMA}.create_week($1)", week)
+    await pool.execute(
+        f"INSERT INTO {SCHEMA}.job_sets (queue, job_set, partition, jobs, live, active, first_ms)"
+        " VALUES ('q', 's', $1, 3, 3, true, $2)",
+        job_set_partition("q", "s"),
+        job_weeks.start_ms(THIS_WEEK - 1),
+    )
+    for name, runs, state, week in (
+        ("twice", 2, "RUNNING", THIS_WEEK - 1),
+        ("once", 1, "LEASED", THIS_WEEK),
+        ("never", 0, "QUEUED", THIS_WEEK),
+    ):
+        await pool.execute(
+            f"INSERT INTO {SCHEMA}.jobs (id, set_number, queue, class, pool, number, submitted_ms,"
+            " shape, state, held, priority, run, changed_ms, week)"
+            " VALUES ($1, 1, 'q', 'default', 'default', 1, 1, 's', $3, false, 0, $2, 1, $4)",
+            *(job_id(name), runs, state, week),
+        )
+        await pool.execute(
+            f"INSERT INTO {SCHEMA}.job_specs (job_id, digest, client_id, labels, submitted, week)"
+            " VALUES ($1, 'd', $2, jsonb_build_object('name', $2::text), $3, $4)",
+            *(job_id(name), name, msgspec.json.encode(submitted(name)), week),
+        )
+        for run in range(1, runs + 1):
+            end = (state, None, None) if run == runs else ("LOST", 1, "silent")
+            await pool.execute(
+                f"INSERT INTO {SCHEMA}.runs (job_id, number, node, week, state, ended_ms, reason,"
+                " executor, pool, leased_ms, shape)"
+                " VALUES ($1, $2, $3, $4, $5, $6, $7, 'e', 'default', 1, 's')",
+                *(job_id(name), run, f"n{run}", week, *end),
+            )
+    for table, key in (("counters", "set_number"), ("queue_counts", "queue")):
+        await pool.execute(
+            f"INSERT INTO {SCHEMA}.{table} ({key}, class, state, jobs)"
+            f" SELECT {key}, class, state, count(*) FROM {SCHEMA}.jobs GROUP BY 1, 2, 3"
+        )
+
+
+async def read_runs(
+    harness: LookoutHarness, name: str, after: str | None = None
+) -> list[tuple[int, str, str, str | None]]:
+    """(number, state, node, reason) of the runs of a job, newest first."""
+    job = await harness.read(f"/jobs/{job_id(name)}", after)
+    return [(run["run"], run["state"], run["node"], run.get("reason")) for run in job["runs"]]

@@ -67,7 +67,7 @@ class Folds:
             self.lookout = StoredRecords(
                 jobs={**self.lookout.jobs, **changes.jobs},
                 job_sets={**self.lookout.job_sets, **changes.job_sets},
-                runs={**self.lookout.runs, **changes.runs},
+                older_runs={**self.lookout.older_runs, **changes.older_runs},
             )
 
     def of_scheduler(self) -> tuple[JobState | None, int | None]:

@@ -152,7 +152,7 @@ class PlainView:
 
     def __init__(self) -> None:
         self.cache = FoldCache(with_ended=True)
-        self.runs: dict[RunKey, Run] = {}
+        self.older_runs: dict[RunKey, Run] = {}
         self.positions: dict[int, int] = {}
         self.labels: dict[str, dict[str, str]] = {}
         self.published: dict[JobSetKey, list[dict[str, object]]] = {}
@@ -180,7 +180,8 @@ class PlainView:
             self.published.setdefault(key, []).extend(
                 msgspec.json.decode(line.json) for line in lines
             )
-        self.runs.update(changes.runs)
+        for run_key, run in changes.older_runs.items():
+            self.older_runs[run_key] = msgspec.structs.replace(run, new=False)
         self.arrays.update({row.array_id: row.submitted_by for row in changes.arrays.new})
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         for _ in self.cache.apply(changes):
@@ -206,12 +207,18 @@ class PlainView:
         return StoredRecords(
             jobs=self.cache.jobs,
             job_sets=sets,
-            runs=self.runs,
+            older_runs=self.older_runs,
             candidates=candidates,
             labels=self.labels,
             requests=self.cache.requests,
             arrays=self.arrays,
         )
+
+    @property
+    def runs(self) -> dict[RunKey, Run]:
+        """All runs of all jobs."""
+        newest = {(job.id, job.run): job.latest for job in self.cache.jobs.values() if job.latest}
+        return self.older_runs | newest
 
     def state(self, name: str) -> str:
         """The state of a job."""

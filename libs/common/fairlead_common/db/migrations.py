@@ -4,6 +4,7 @@ A service keeps them as `NNNN_what.sql` in one folder of its package, and owns o
 statement file may hold several statements; it runs in one transaction with the row that records it.
 """
 
+import logging
 from importlib import resources
 from typing import Final
 
@@ -11,6 +12,10 @@ from fairlead_common.db.connection_pool import Connection, Pool, require_version
 from fairlead_common.db.locks import migration_lock
 
 FOLDER: Final = "migrations"
+MIGRATION_S_MAX: Final = 3_600.0
+"""How long a migration may take, or wait for those of another process: it can write each row of a
+table."""
+_logger = logging.getLogger("fairlead.db")
 
 
 async def migrate(pool: Pool, schema: str, package: str, folder: str = FOLDER) -> list[str]:
@@ -22,7 +27,7 @@ async def migrate(pool: Pool, schema: str, package: str, folder: str = FOLDER) -
     lock = migration_lock(schema).number
     async with pool.acquire() as connection:
         require_version(connection)
-        await connection.execute("SELECT pg_advisory_lock($1)", lock)
+        await connection.execute("SELECT pg_advisory_lock($1)", lock, timeout=MIGRATION_S_MAX)
         try:
             return await _run(connection, schema, scripts)
         finally:
@@ -60,8 +65,10 @@ async def _run(connection: Connection, schema: str, scripts: list[tuple[str, str
     for name, text in scripts:
         if name in done:
             continue
+        if done:
+            _logger.info("migrating the tables of %s: %s", schema, name)
         async with connection.transaction():
-            await connection.execute(text)
+            await connection.execute(text, timeout=MIGRATION_S_MAX)
             await connection.execute(f'INSERT INTO "{schema}".migrations (name) VALUES ($1)', name)
         ran.append(name)
     return ran

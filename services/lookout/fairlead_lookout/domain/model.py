@@ -33,7 +33,8 @@ Amounts: TypeAlias = dict[str, int]
 
 class Run(msgspec.Struct, gc=False):
     """One run. `cause`: why it was preempted, once it has ended (before that see `Job`);
-    `shape`: the resources that it holds. `new`, `changed`: the row must be inserted or updated."""
+    `shape`: the resources that it holds. `new`: it was the newest run of its job until this batch,
+    so it has no row yet."""
 
     number: int
     state: str
@@ -50,11 +51,6 @@ class Run(msgspec.Struct, gc=False):
     cause: str | None = None
     shape: str = ""
     new: bool = False
-    changed: bool = False
-
-    def copy(self) -> "Run":
-        """A copy that has not changed yet."""
-        return msgspec.structs.replace(self, changed=False)
 
 
 Action: TypeAlias = Literal["cancel", "preempt", "reprioritize"]
@@ -71,9 +67,9 @@ class JobRequest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Job(msgspec.Struct, gc=False):
-    """One job; `latest`: its newest run. `stopping` is `cancel`, `preempt` or None. With `preempt`,
-    `stop_cause` and `stop_reason` are why; they are copied to the run when it has ended, so that a
-    bulk request for 100,000 jobs changes one row of each.
+    """One job; `latest`: its newest run, in the same row. `stopping` is `cancel`, `preempt` or
+    None. With `preempt`, `stop_cause` and `stop_reason` are why; they are copied to the run when it
+    has ended.
 
     `submitted_by`: the user; of a task, who submitted its array. `user_requests`: the newest ones,
     in their order. `superseded_by`: the job in the same job set that is its resubmission. `held`:
@@ -217,7 +213,7 @@ class BulkProgress(msgspec.Struct, frozen=True, rename="camel"):
 class StoredRecords(msgspec.Struct, frozen=True):
     """The records of the view that a batch of messages refers to.
 
-    `jobs`: by id, with their newest runs; `runs`: older runs; `job_sets`: of the messages and of
+    `jobs`: by id, with their newest runs; `older_runs`: others; `job_sets`: of the messages and of
     all jobs. `candidates`: for a message (partition, position) with a bulk request, the ids of jobs
     that its filter can match; `labels`: theirs by id, if the filter has labels. `requests`: the
     resources that the shapes of these jobs request. `arrays`: those that exist already, of the
@@ -226,7 +222,7 @@ class StoredRecords(msgspec.Struct, frozen=True):
 
     jobs: Mapping[str, Job]
     job_sets: Mapping[JobSetKey, JobSet]
-    runs: Mapping[RunKey, Run] = {}
+    older_runs: Mapping[RunKey, Run] = {}
     candidates: Mapping[tuple[int, int], list[str]] = {}
     labels: Mapping[str, dict[str, str]] = {}
     requests: Mapping[str, Amounts] = {}
@@ -275,13 +271,14 @@ class Preemption(msgspec.Struct, frozen=True):
 class Changes(msgspec.Struct, frozen=True):
     """The result of a batch: the new values of everything that it changed.
 
+    `jobs`: with their newest runs; `older_runs`: those that changed or are new.
     `submitted`: the submissions of new jobs; `counted`: the counters that changed; `lines`: the
     public events of each job set, in order; `shapes`: new ones; `usage`: what was used and lost to
     preemption. `published`: the number of public events of the last message.
     """
 
     jobs: dict[str, Job]
-    runs: dict[RunKey, Run]
+    older_runs: dict[RunKey, Run]
     job_sets: dict[JobSetKey, JobSet]
     submitted: dict[str, SubmissionDetails]
     counted: dict[JobSetKey, set[CountKey]]

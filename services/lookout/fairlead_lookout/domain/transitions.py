@@ -75,16 +75,12 @@ def advance_run(run: Run, state: str, event: events.RunEvent, time_ms: int) -> N
             pass
 
 
-def record_preemption_cause(job: Job, run: Run) -> bool:
-    """Copy from the job to its newest run why the run was preempted, when the run has ended.
-
-    False if it was not preempted, or the cause was copied before.
-    """
-    if job.stop_cause is None or run.cause is not None:
-        return False
-    run.cause = job.stop_cause
-    run.reason = run.reason or job.stop_reason
-    return True
+def record_preemption_cause(job: Job, run: Run) -> None:
+    """Copy from the job to its newest run why the run was preempted, if it was, when the run has
+    ended."""
+    if job.stop_cause is not None and run.cause is None:
+        run.cause = job.stop_cause
+        run.reason = run.reason or job.stop_reason
 
 
 def record_request(

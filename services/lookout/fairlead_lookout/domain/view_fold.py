@@ -80,8 +80,7 @@ class JobFold:
     def __init__(self, stored: StoredRecords) -> None:
         self._stored = stored
         self._jobs: dict[str, Job] = {}
-        self._runs: dict[RunKey, Run] = {}
-        self._older: dict[RunKey, Run] = {}
+        self._older_runs: dict[RunKey, Run] = {}
         self._job_sets = EditedJobSets(stored.job_sets)
         self._submitted: dict[str, SubmissionDetails] = {}
         self._writer = EventWriter()
@@ -100,7 +99,7 @@ class JobFold:
         self._writer.finish_message()
         return Changes(
             jobs=self._jobs,
-            runs=self._runs,
+            older_runs=self._older_runs,
             job_sets=self._job_sets.edited,
             submitted=self._submitted,
             counted=self._job_sets.find_changed_counts(),
@@ -310,9 +309,10 @@ class JobFold:
             return
         self._leave_run(job)
         if job.latest is not None:
-            self._older[job.id, job.run] = job.latest
+            self._older_runs[job.id, job.run] = job.latest
+            job.latest.new = True
         job.run = event.run
-        job.latest = self._runs[job.id, event.run] = run = Run(
+        job.latest = run = Run(
             event.run,
             "LEASED",
             event.executor,
@@ -320,8 +320,6 @@ class JobFold:
             event.pool,
             self._message.time_ms,
             shape=job.shape,
-            new=True,
-            changed=True,
         )
         job.dirty = True
         job_set = self._job_sets.edit(job.key)
@@ -348,9 +346,8 @@ class JobFold:
 
     def _leave_run(self, job: Job) -> None:
         """The job no longer depends on its newest run; the run gets the cause of its preemption."""
-        run = job.latest
-        if run is not None and record_preemption_cause(job, run):
-            self._change_run(job, run)
+        if job.latest is not None:
+            record_preemption_cause(job, job.latest)
         job.stop_cause = job.stop_reason = None
 
     def _decide(self, event: Decision) -> None:
@@ -428,7 +425,8 @@ class JobFold:
         run = job.latest if newest else self._older_run(job.id, event.run)
         if run is None or (to := RUN_TRANSITIONS[type(event)].get(run.state)) is None:
             return
-        self._change_run(job, run)
+        if newest:
+            job.dirty = True
         had_ended = run.ended_ms is not None
         job_set = self._job_sets.edit(job.key)
         time_ms = self._message.time_ms
@@ -451,21 +449,16 @@ class JobFold:
         job, stored = self._jobs.get(job_id), self._stored.jobs.get(job_id)
         if job is not None or stored is None:
             return job
-        latest = None if stored.latest is None else stored.latest.copy()
+        latest = None if stored.latest is None else msgspec.structs.replace(stored.latest)
         self._jobs[job_id] = job = msgspec.structs.replace(stored, latest=latest)
         return job
 
     def _older_run(self, job_id: str, number: int) -> Run | None:
         key = (job_id, number)
-        run = self._older.get(key)
-        if run is None and key in self._stored.runs:
-            run = self._older[key] = self._stored.runs[key].copy()
+        run = self._older_runs.get(key)
+        if run is None and key in self._stored.older_runs:
+            run = self._older_runs[key] = msgspec.structs.replace(self._stored.older_runs[key])
         return run
-
-    def _change_run(self, job: Job, run: Run) -> None:
-        if not run.changed:
-            run.changed = True
-            self._runs[job.id, run.number] = run
 
     def _move(self, job: Job, job_set: JobSet, event: events.AnyEvent) -> bool:
         """Move the job to its next state; False if the table has no row for the event."""

@@ -176,8 +176,8 @@ def _explain_preemption(job: JobRecord) -> WaitingReasonResponse:
     return WaitingReasonResponse(
         code="waiting-for-preempted-runs",
         sentence=(
-            f"The job starts on node {row['node']} of cluster {row['executor']} when {count} on"
-            f" that node {has} ended: {named}{' ...' if len(runs) > NAMED_MAX else ''}."
+            f"The job starts on node {row['run_node']} of cluster {row['run_executor']} when"
+            f" {count} on that node {has} ended: {named}{' ...' if len(runs) > NAMED_MAX else ''}."
         ),
     )
 

@@ -24,22 +24,25 @@ def _split_names(text: str) -> list[str]:
     return text.split()
 
 
+_NEWEST_RUN: Final = (
+    "run_state run_executor run_node run_pool run_leased_ms run_pending_ms run_running_ms"
+    " run_ended_ms run_exit_code run_category run_reason run_cause run_shape"
+)
+_NO_RUN: Final = (None,) * len(_NEWEST_RUN.split())
 JOB_COLUMNS: Final = _split_names(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
-    " reason superseded_by is_task submitted_by user_requests week"
+    " reason superseded_by is_task submitted_by labels user_requests"
+    f" {_NEWEST_RUN} week"
 )
 JOB_CHANGES: Final = _split_names(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
-    " ended_ms category exit_code reason superseded_by user_requests week"
+    f" ended_ms category exit_code reason superseded_by user_requests {_NEWEST_RUN} week"
 )
-SPEC_COLUMNS: Final = _split_names("job_id digest client_id labels annotations submitted week")
-RUN_COLUMNS: Final = _split_names(
+SPEC_COLUMNS: Final = _split_names("job_id digest client_id annotations submitted week")
+OLDER_RUN_COLUMNS: Final = _split_names(
     "job_id number state executor node pool leased_ms pending_ms running_ms ended_ms exit_code"
     " category reason cause shape week"
-)
-RUN_CHANGES: Final = _split_names(
-    "job_id number state pending_ms running_ms ended_ms exit_code category reason cause week"
 )
 _JOB_FIELDS: Final = Job.__struct_fields__.index("latest") - 2
 """Fields of a job in the statement `jobs`, after its id and its job set."""
@@ -56,11 +59,11 @@ def decode_job(row: Any, names: Mapping[int, JobSetKey]) -> Job:
     made.user_requests = decode_requests(made.user_requests)
     run = rest[_JOB_FIELDS:]
     if run[0] is not None:
-        made.latest = Run(*run)
+        made.latest = Run(made.run, *run)
     return made
 
 
-def encode_job(job: Job, set_number: int) -> tuple[Any, ...]:
+def encode_job(job: Job, set_number: int, labels: Mapping[str, str]) -> tuple[Any, ...]:
     return (
         job.id,
         set_number,
@@ -88,7 +91,9 @@ def encode_job(job: Job, set_number: int) -> tuple[Any, ...]:
         job.superseded_by,
         job.is_task,
         job.submitted_by,
+        _encode_text(labels) if labels else None,
         encode_requests(job.user_requests) if job.user_requests else None,
+        *_encode_newest_run(job.latest),
         job.week,
     )
 
@@ -112,7 +117,28 @@ def encode_job_change(job: Job) -> tuple[Any, ...]:
         job.reason,
         job.superseded_by,
         encode_requests(job.user_requests) if job.user_requests else None,
+        *_encode_newest_run(job.latest),
         job.week,
+    )
+
+
+def _encode_newest_run(run: Run | None) -> tuple[Any, ...]:
+    if run is None:
+        return _NO_RUN
+    return (
+        run.state,
+        run.executor,
+        run.node,
+        run.pool,
+        run.leased_ms,
+        run.pending_ms,
+        run.running_ms,
+        run.ended_ms,
+        run.exit_code,
+        run.category,
+        run.reason,
+        run.cause,
+        run.shape,
     )
 
 
@@ -131,14 +157,13 @@ def encode_spec(job: Job, submitted: SubmissionDetails) -> tuple[Any, ...]:
         job.id,
         submitted.digest,
         submitted.client_id,
-        _encode_text(submitted.labels) if submitted.labels else None,
         _encode_text(submitted.annotations) if submitted.annotations else None,
         submitted.text,
         job.week,
     )
 
 
-def encode_run(job: Job, run: Run) -> tuple[Any, ...]:
+def encode_older_run(job: Job, run: Run) -> tuple[Any, ...]:
     return (
         job.id,
         run.number,
@@ -159,7 +184,8 @@ def encode_run(job: Job, run: Run) -> tuple[Any, ...]:
     )
 
 
-def encode_run_change(job: Job, run: Run) -> tuple[Any, ...]:
+def encode_older_run_change(job: Job, run: Run) -> tuple[Any, ...]:
+    """A row of the statement `change_older_runs`."""
     return (
         job.id,
         run.number,

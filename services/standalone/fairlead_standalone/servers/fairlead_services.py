@@ -11,7 +11,9 @@ from fairlead_standalone.processes import liveness
 from fairlead_standalone.processes.child_process import Command
 
 PROBE_S_MAX: Final = 3.0
-READY_S: Final = 90.0
+READY_S: Final = 3_600.0
+"""A start can wait for a database, or migrate tables of an earlier version: about a minute for a
+million jobs."""
 STOP_S: Final = 10.0
 
 

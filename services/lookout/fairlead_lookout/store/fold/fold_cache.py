@@ -50,9 +50,6 @@ class FoldCache:
     def apply(self, changes: Changes) -> Iterator[None]:
         """Take over the changes of a batch, with pauses so that other tasks can run. The iterator
         must be exhausted before the cache is used again."""
-        for run in changes.runs.values():
-            run.new = run.changed = False
-        yield
         jobs = self.jobs
         for index, (job_id, job) in enumerate(changes.jobs.items()):
             job.new = job.dirty = False

@@ -165,7 +165,7 @@ class FoldStore:
         return StoredRecords(
             jobs=jobs,
             job_sets=await self._load_job_sets(partitions, {job.key for job in jobs.values()}),
-            runs=await self._read_runs(await self._find_older_runs(messages, jobs), jobs),
+            older_runs=await self._read_runs(await self._find_older_runs(messages, jobs), jobs),
             candidates=candidates,
             labels=await self._read_labels(messages, candidates, jobs),
             requests=await self._load_requests(self._connection, jobs),
@@ -273,7 +273,7 @@ class FoldStore:
         if not wanted:
             return {}
         rows = await self._connection.fetch(
-            FOLD["runs"],
+            FOLD["older_runs"],
             [job_id for job_id, _ in wanted],
             [number for _, number in wanted],
             [jobs[job_id].week for job_id, _ in wanted],
@@ -327,19 +327,20 @@ class FoldStore:
         new = [job for job in changes.jobs.values() if job.new]
         self._choose_weeks(new, changes)
         changed = [job for job in changes.jobs.values() if job.dirty and not job.new]
-        runs = changes.runs.items()
+        older = changes.older_runs.items()
 
         def job(job: Job) -> tuple[Any, ...]:
-            return table_rows.encode_job(job, changes.job_sets[job.key].number)
+            set_number = changes.job_sets[job.key].number
+            return table_rows.encode_job(job, set_number, changes.submitted[job.id].labels)
 
         def spec(job: Job) -> tuple[Any, ...]:
             return table_rows.encode_spec(job, changes.submitted[job.id])
 
         def run(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
-            return table_rows.encode_run(changes.jobs[item[0][0]], item[1])
+            return table_rows.encode_older_run(changes.jobs[item[0][0]], item[1])
 
         def run_change(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
-            return table_rows.encode_run_change(changes.jobs[item[0][0]], item[1])
+            return table_rows.encode_older_run_change(changes.jobs[item[0][0]], item[1])
 
         def event(chunk: Chunk) -> tuple[Any, ...]:
             return table_rows.encode_chunk(chunk, changes.job_sets[chunk.key])
@@ -349,8 +350,8 @@ class FoldStore:
             jobs=await each(job, new),
             specs=await each(spec, new),
             job_changes=await each(table_rows.encode_job_change, changed),
-            runs=await each(run, [named for named in runs if named[1].new]),
-            run_changes=await each(run_change, [one for one in runs if not one[1].new]),
+            older_runs=await each(run, [one for one in older if one[1].new]),
+            older_run_changes=await each(run_change, [one for one in older if not one[1].new]),
             sets=await each(table_rows.encode_job_set_change, list(changes.job_sets.values())),
             counters=[
                 (changes.job_sets[key].number, *count, changes.job_sets[key].counts[count])
@@ -382,13 +383,9 @@ class FoldStore:
         await self._create_weeks({row[-1] for row in rows.jobs})
         await self._copy_by_week("jobs", table_rows.JOB_COLUMNS, rows.jobs)
         await self._copy_by_week("job_specs", table_rows.SPEC_COLUMNS, rows.specs)
-        await self._merge(
-            "job_changes", table_rows.JOB_CHANGES, rows.job_changes, FOLD["merge_jobs"]
-        )
-        await self._copy_by_week("runs", table_rows.RUN_COLUMNS, rows.runs)
-        await self._merge(
-            "run_changes", table_rows.RUN_CHANGES, rows.run_changes, FOLD["merge_runs"]
-        )
+        await self._merge_jobs(rows.job_changes)
+        await self._copy_by_week("older_runs", table_rows.OLDER_RUN_COLUMNS, rows.older_runs)
+        await self._execute_all("change_older_runs", rows.older_run_changes)
         await self._execute_all("write_sets", rows.sets)
         await self._execute_all("write_counters", rows.counters)
         await self._create_days({row[table_rows.EVENT_COLUMNS.index("day")] for row in rows.events})
@@ -416,8 +413,7 @@ class FoldStore:
         today = find_day(clock.now_ms())
         shape_days = self._cache.shape_days
         rows: list[tuple[Any, ...]] = []
-        names = {job.shape for job in changes.jobs.values()}
-        names.update(run.shape for run in changes.runs.values())
+        names = _shapes_of(changes.jobs)
         for name in names | changes.shapes.keys():
             amounts = changes.shapes.get(name, stored.requests.get(name, NOTHING))
             if amounts is not NOTHING and shape_days.get(name) != today:
@@ -483,12 +479,10 @@ class FoldStore:
         for week, some in by_week.items():
             await self._copy(f"{table}_{week}", names, some)
 
-    async def _merge(
-        self, table: str, names: list[str], rows: list[tuple[Any, ...]], merge: str
-    ) -> None:
-        await self._copy(table, names, rows, schema=None)
+    async def _merge_jobs(self, rows: list[tuple[Any, ...]]) -> None:
+        await self._copy("job_changes", table_rows.JOB_CHANGES, rows, schema=None)
         for week in {row[-1] for row in rows}:
-            await self._connection.execute(merge.replace("{week}", str(week)))
+            await self._connection.execute(FOLD["merge_jobs"].replace("{week}", str(week)))
 
 
 def _shapes_of(jobs: Mapping[str, Job]) -> set[str]:

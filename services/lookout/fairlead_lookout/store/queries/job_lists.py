@@ -471,9 +471,9 @@ def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:
     columns = (wanted.category, wanted.cluster, wanted.node, wanted.q, wanted.submitted_after_ms)
     has_key = "queue" if wanted.job_set is None else "jobSet"
     return (
-        not wanted.classes
+        not (wanted.classes or wanted.labels)
         and all(value is None for value in columns)
-        and all(name in (has_key, "state") or name.startswith(LABEL) for name in by)
+        and all(name in (has_key, "state") for name in by)
     )
 
 

@@ -368,7 +368,7 @@ class ViewReader:
         row = rows[0]
         preempted_runs: list[Any] = []
         if row["state"] == "LEASED":
-            preempted_runs = await self.fetch("preempted_runs", job_id, row["run"])
+            preempted_runs = await self.fetch("preempted_runs", job_id)
         return JobRecord(
             row=row,
             submitted=_submitted.decode(row["submitted"]),

@@ -45,12 +45,11 @@ WHERE j.id > $2 AND j.state = ANY($1::text[]) ORDER BY j.id LIMIT $3;
 
 -- name: find_jobs
 SELECT j.id AS job_id, j.queue, t.job_set, j.state, j.run, j.pool, j.priority, j.held, j.stopping,
-       j.category, j.reason, j.exit_code, j.stop_reason, r.state AS run_state, r.executor, r.node,
-       r.pool AS run_pool, s.submitted
+       j.category, j.reason, j.exit_code, j.stop_reason, j.run_state, j.run_executor, j.run_node,
+       j.run_pool, s.submitted
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
 WHERE j.id = ANY($1::text[]);
 
 -- name: find_known

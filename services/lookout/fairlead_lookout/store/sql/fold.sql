@@ -78,12 +78,10 @@ CROSS JOIN LATERAL (
            j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
            j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
            j.superseded_by, j.is_task, j.week, j.submitted_by, j.user_requests,
-           r.number, r.state, r.executor, r.node, r.pool,
-           r.leased_ms, r.pending_ms, r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason,
-           r.cause, r.shape
+           j.run_state, j.run_executor, j.run_node, j.run_pool, j.run_leased_ms, j.run_pending_ms,
+           j.run_running_ms, j.run_ended_ms, j.run_exit_code, j.run_category, j.run_reason,
+           j.run_cause, j.run_shape
     FROM fairlead_lookout.jobs j
-    LEFT JOIN fairlead_lookout.runs r
-        ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
     WHERE j.id = wanted.id AND j.week >= $2 OFFSET 0
 ) found;
 
@@ -92,8 +90,8 @@ CROSS JOIN LATERAL (
 SELECT found.*
 FROM unnest($1::text[], $2::int[]) AS wanted (id, week)
 CROSS JOIN LATERAL (
-    SELECT job_id, labels FROM fairlead_lookout.job_specs
-    WHERE job_id = wanted.id AND week = wanted.week AND labels IS NOT NULL OFFSET 0
+    SELECT id, labels FROM fairlead_lookout.jobs
+    WHERE id = wanted.id AND week = wanted.week AND labels IS NOT NULL OFFSET 0
 ) found;
 
 -- name: set_names
@@ -129,14 +127,14 @@ CROSS JOIN LATERAL (
 ) o
 ORDER BY s.job_set COLLATE "C", o.number, o.id LIMIT $8;
 
--- name: runs
+-- name: older_runs
 -- Of jobs in these weeks ($3).
 SELECT found.*
 FROM unnest($1::text[], $2::int[], $3::int[]) AS wanted (job_id, number, week)
 CROSS JOIN LATERAL (
     SELECT r.job_id, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
            r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
-    FROM fairlead_lookout.runs r
+    FROM fairlead_lookout.older_runs r
     WHERE r.job_id = wanted.job_id AND r.number = wanted.number AND r.week = wanted.week OFFSET 0
 ) found;
 
@@ -226,36 +224,43 @@ ON CONFLICT (time_ms, job_id, run) DO NOTHING;
 DELETE FROM fairlead_lookout.preemptions WHERE time_ms < $1;
 
 -- name: create_temporary_tables
--- Changed rows are copied here before they are merged; one of each per connection.
+-- Changed rows are copied here before they are merged; one per connection.
 CREATE TEMP TABLE IF NOT EXISTS job_changes (
     id text COLLATE "C", shape text COLLATE "C", state text COLLATE "C",
     stopping text COLLATE "C", stop_cause text COLLATE "C", stop_reason text, held boolean,
     priority int, run int, changed_ms bigint, started_ms bigint, ended_ms bigint,
     category text COLLATE "C", exit_code int, reason text, superseded_by text COLLATE "C",
-    user_requests text, week int
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS run_changes (
-    job_id text COLLATE "C", number int, state text COLLATE "C", pending_ms bigint,
-    running_ms bigint, ended_ms bigint, exit_code int, category text COLLATE "C", reason text,
-    cause text COLLATE "C", week int
+    user_requests text, run_state text COLLATE "C", run_executor text COLLATE "C",
+    run_node text COLLATE "C", run_pool text COLLATE "C", run_leased_ms bigint,
+    run_pending_ms bigint, run_running_ms bigint, run_ended_ms bigint, run_exit_code int,
+    run_category text COLLATE "C", run_reason text, run_cause text COLLATE "C",
+    run_shape text COLLATE "C", week int
 ) ON COMMIT DELETE ROWS;
 
 -- name: merge_jobs
 -- Changes of jobs of one week, into its table.
 UPDATE fairlead_lookout.jobs_{week} j
 SET shape = c.shape, state = c.state, stopping = c.stopping, stop_cause = c.stop_cause,
-    stop_reason = c.stop_reason, held = c.held, priority = c.priority, run = c.run, changed_ms = c.changed_ms, started_ms = c.started_ms,
-    ended_ms = c.ended_ms, category = c.category, exit_code = c.exit_code, reason = c.reason,
-    superseded_by = c.superseded_by, user_requests = c.user_requests
+    stop_reason = c.stop_reason, held = c.held, priority = c.priority, run = c.run,
+    changed_ms = c.changed_ms, started_ms = c.started_ms, ended_ms = c.ended_ms,
+    category = c.category, exit_code = c.exit_code, reason = c.reason,
+    superseded_by = c.superseded_by, user_requests = c.user_requests, run_state = c.run_state,
+    run_executor = c.run_executor, run_node = c.run_node, run_pool = c.run_pool,
+    run_leased_ms = c.run_leased_ms, run_pending_ms = c.run_pending_ms,
+    run_running_ms = c.run_running_ms, run_ended_ms = c.run_ended_ms,
+    run_exit_code = c.run_exit_code, run_category = c.run_category, run_reason = c.run_reason,
+    run_cause = c.run_cause, run_shape = c.run_shape
 FROM job_changes c WHERE c.week = {week} AND j.id = c.id;
 
--- name: merge_runs
-UPDATE fairlead_lookout.runs_{week} r
-SET state = c.state, pending_ms = c.pending_ms, running_ms = c.running_ms,
-    ended_ms = c.ended_ms, exit_code = c.exit_code, category = c.category, reason = c.reason,
-    cause = c.cause
-FROM run_changes c
-WHERE c.week = {week} AND r.job_id = c.job_id AND r.number = c.number;
+-- name: change_older_runs
+UPDATE fairlead_lookout.older_runs r
+SET state = n.state, pending_ms = n.pending_ms, running_ms = n.running_ms, ended_ms = n.ended_ms,
+    exit_code = n.exit_code, category = n.category, reason = n.reason, cause = n.cause
+FROM unnest($1::text[], $2::int[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
+            $7::int[], $8::text[], $9::text[], $10::text[], $11::int[])
+    AS n (job_id, number, state, pending_ms, running_ms, ended_ms, exit_code, category, reason,
+          cause, week)
+WHERE r.job_id = n.job_id AND r.number = n.number AND r.week = n.week;
 
 -- name: create_week
 SELECT fairlead_lookout.create_week($1);
@@ -323,8 +328,8 @@ UPDATE fairlead_lookout.job_specs s SET week = n.week
 FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
 WHERE s.job_id = n.id AND s.week = n.week_before;
 
--- name: move_runs
-UPDATE fairlead_lookout.runs r SET week = n.week
+-- name: move_older_runs
+UPDATE fairlead_lookout.older_runs r SET week = n.week
 FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
 WHERE r.job_id = n.id AND r.week = n.week_before;
 

@@ -84,18 +84,20 @@ horizon AS MATERIALIZED (
 
 -- name: whole
 -- The columns that filters, groups and orders need.
-o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.run, o.week, o.priority,
-o.changed_ms, o.started_ms, o.ended_ms
+o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.labels, o.run_executor,
+o.run_node, o.week, o.priority, o.changed_ms, o.started_ms, o.ended_ms
 
 -- name: narrow_queue
 -- The columns of the index of queues: filters and groups that need no others read no row.
 o.id, o.number, o.state, o.queue, NULL::int AS set_number, NULL::text AS class,
-NULL::text AS category, NULL::int AS run, o.week
+NULL::text AS category, NULL::jsonb AS labels, NULL::text AS run_executor, NULL::text AS run_node,
+o.week
 
 -- name: narrow_set
 -- The columns of the index of job sets.
 o.id, o.number, o.state, NULL::text AS queue, o.set_number, NULL::text AS class,
-NULL::text AS category, NULL::int AS run, o.week
+NULL::text AS category, NULL::jsonb AS labels, NULL::text AS run_executor, NULL::text AS run_node,
+o.week
 
 -- name: compared
 -- The jobs that match, and the horizon, of all branches. $1 to $6 as in `visited`; $7: the most jobs
@@ -132,38 +134,20 @@ candidates AS MATERIALIZED (
     ) v
     WHERE (cardinality($8::text[]) = 0 OR v.class = ANY($8))
       AND ($9::text IS NULL OR v.category = $9)
+      AND ($10::text IS NULL OR v.run_executor = $10)
+      AND ($11::text IS NULL OR v.run_node = $11)
+      AND ($12::jsonb IS NULL OR v.labels @> $12)
 ),
 weeks AS MATERIALIZED (
     SELECT week, array_agg(id) AS ids FROM candidates GROUP BY week
 ),
-ran_there AS MATERIALIZED (
-    SELECT w.week, r.job_id, r.number
-    FROM weeks w
-    CROSS JOIN LATERAL (
-        SELECT job_id, number FROM fairlead_lookout.runs
-        WHERE week = w.week AND job_id = ANY(w.ids)
-          AND ($10::text IS NOT NULL OR $11::text IS NOT NULL)
-          AND ($10::text IS NULL OR executor = $10) AND ($11::text IS NULL OR node = $11) OFFSET 0
-    ) r
-),
-newest_there AS MATERIALIZED (
-    SELECT j.id
-    FROM (SELECT week, array_agg(job_id) AS ids FROM ran_there GROUP BY week) w
-    CROSS JOIN LATERAL (
-        SELECT id, run FROM fairlead_lookout.jobs WHERE week = w.week AND id = ANY(w.ids) OFFSET 0
-    ) j
-    WHERE $10::text IS NULL AND $11::text IS NULL
-       OR (j.id, j.run) IN (SELECT job_id, number FROM ran_there)
-),
-labelled AS MATERIALIZED (
+annotated AS MATERIALIZED (
     SELECT s.job_id
     FROM weeks w
     CROSS JOIN LATERAL (
         SELECT job_id FROM fairlead_lookout.job_specs
         WHERE week = w.week AND job_id = ANY(w.ids)
-          AND ($12::jsonb IS NOT NULL OR $13::jsonb IS NOT NULL)
-          AND ($12::jsonb IS NULL OR labels @> $12)
-          AND ($13::jsonb IS NULL OR annotations @> $13) OFFSET 0
+          AND $13::jsonb IS NOT NULL AND annotations @> $13 OFFSET 0
     ) s
 ),
 named AS MATERIALIZED (
@@ -183,8 +167,7 @@ named_sets AS MATERIALIZED (
 matching AS MATERIALIZED (
     SELECT c.*
     FROM candidates c
-    WHERE ($10::text IS NULL AND $11::text IS NULL OR c.id IN (SELECT id FROM newest_there))
-      AND ($12::jsonb IS NULL AND $13::jsonb IS NULL OR c.id IN (SELECT job_id FROM labelled))
+    WHERE ($13::jsonb IS NULL OR c.id IN (SELECT job_id FROM annotated))
       AND ($14::text IS NULL OR starts_with(c.id, $14) OR c.id IN (SELECT job_id FROM named)
            OR c.set_number IN (SELECT number FROM named_sets))
 )
@@ -193,9 +176,9 @@ matching AS MATERIALIZED (
 -- Whether a visited job of groups matches the filter: $9 to $15.
 (cardinality($9::text[]) = 0 OR v.class = ANY($9))
 AND ($10::text IS NULL OR v.category = $10)
-AND ($11::text IS NULL OR r.executor = $11)
-AND ($12::text IS NULL OR r.node = $12)
-AND ($13::jsonb IS NULL OR s.labels @> $13)
+AND ($11::text IS NULL OR v.run_executor = $11)
+AND ($12::text IS NULL OR v.run_node = $12)
+AND ($13::jsonb IS NULL OR v.labels @> $13)
 AND ($14::jsonb IS NULL OR s.annotations @> $14)
 AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
      OR strpos(t.job_set, $15) > 0)
@@ -206,17 +189,10 @@ AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
 -- that are not needed are not read.
 LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
 LEFT JOIN LATERAL (
-    SELECT client_id, labels, annotations FROM fairlead_lookout.job_specs
-    WHERE job_id = v.id AND week = v.week
-      AND ($13::jsonb IS NOT NULL OR $14::jsonb IS NOT NULL OR $15::text IS NOT NULL
-           OR cardinality($7::text[]) > 0) OFFSET 0
-) s ON true
-LEFT JOIN LATERAL (
-    SELECT executor, node FROM fairlead_lookout.runs
-    WHERE job_id = v.id AND number = v.run AND week = v.week
-      AND ($11::text IS NOT NULL OR $12::text IS NOT NULL OR $6::text[] && '{cluster,node}')
+    SELECT client_id, annotations FROM fairlead_lookout.job_specs
+    WHERE job_id = v.id AND week = v.week AND ($14::jsonb IS NOT NULL OR $15::text IS NOT NULL)
     OFFSET 0
-) r ON true
+) s ON true
 
 -- name: page
 -- A page of a list without a filter. $9: the most jobs of a page.
@@ -247,11 +223,10 @@ ORDER BY found.number {down}, found.id {down};
 
 -- name: job_row
 -- A job `wanted` as lists show it. `week`: its week, or `j.week` if that is not known.
-SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
+SELECT j.*, t.job_set, p.client_id
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = {week}
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = {week}
 WHERE j.id = wanted.id AND j.week = {week} OFFSET 0
 
 -- name: merged_page
@@ -309,11 +284,11 @@ WITH counted AS (
            CASE WHEN 'jobSet' = ANY($6) THEN t.job_set END AS job_set,
            CASE WHEN 'state' = ANY($6) THEN v.state END AS state,
            CASE WHEN 'class' = ANY($6) THEN v.class END AS class,
-           CASE WHEN 'cluster' = ANY($6) THEN r.executor END AS cluster,
-           CASE WHEN 'node' = ANY($6) THEN r.node END AS node,
-           CASE WHEN cardinality($7::text[]) > 0 THEN s.labels ->> ($7)[1] END AS label_1,
-           CASE WHEN cardinality($7) > 1 THEN s.labels ->> ($7)[2] END AS label_2,
-           CASE WHEN cardinality($7) > 2 THEN s.labels ->> ($7)[3] END AS label_3,
+           CASE WHEN 'cluster' = ANY($6) THEN v.run_executor END AS cluster,
+           CASE WHEN 'node' = ANY($6) THEN v.run_node END AS node,
+           CASE WHEN cardinality($7::text[]) > 0 THEN v.labels ->> ($7)[1] END AS label_1,
+           CASE WHEN cardinality($7) > 1 THEN v.labels ->> ($7)[2] END AS label_2,
+           CASE WHEN cardinality($7) > 2 THEN v.labels ->> ($7)[3] END AS label_3,
            count(*) AS visited, count(*) FILTER (WHERE {matching}) AS jobs
     FROM unnest($1::{keys}[], $2::text[], $8::int[]) WITH ORDINALITY AS b (key, state, most, branch)
     CROSS JOIN LATERAL (
@@ -432,36 +407,35 @@ GROUP BY state;
 -- name: job
 -- A job with its runs (JSON), newest first, in one statement and so of one moment. Why a live run is
 -- being preempted is in the row of its job.
-SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool,
+SELECT j.*, t.job_set, p.client_id, p.submitted,
        (
            SELECT json_agg(a ORDER BY a.number DESC)
            FROM (
-               SELECT r.number, r.state, executor, node, r.pool, leased_ms, pending_ms, running_ms,
-                      r.ended_ms, r.exit_code, r.category,
+               SELECT r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
+                      r.running_ms, r.ended_ms, r.exit_code, r.category,
                       coalesce(r.reason, CASE WHEN r.number = j.run THEN j.stop_reason END)
                           AS reason,
-                      coalesce(cause, CASE WHEN r.number = j.run THEN j.stop_cause END) AS cause
-               FROM fairlead_lookout.runs r
+                      coalesce(r.cause, CASE WHEN r.number = j.run THEN j.stop_cause END) AS cause
+               FROM fairlead_lookout.runs_of_jobs r
                WHERE r.job_id = $1 AND r.week = j.week ORDER BY r.number DESC LIMIT 1000
            ) a
        ) AS runs
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
 WHERE j.id = $1;
 
 -- name: preempted_runs
--- Runs on the node of a run ($1, $2) that were there before it, are being preempted and have not
--- ended. Not those that a user asked to preempt: they were not preempted for another job.
-SELECT r.job_id, j.queue, j.stop_cause
-FROM fairlead_lookout.runs own
-JOIN fairlead_lookout.runs r
-  ON r.executor = own.executor AND r.node = own.node AND r.ended_ms IS NULL
- AND r.leased_ms <= own.leased_ms AND r.job_id <> own.job_id
-JOIN fairlead_lookout.jobs j ON j.id = r.job_id AND j.week = r.week AND j.run = r.number
-WHERE own.job_id = $1 AND own.number = $2 AND j.stopping = 'preempt' AND j.stop_cause <> 'request'
-ORDER BY r.job_id;
+-- Jobs whose runs on the node of the newest run of $1 were there before it, are being preempted and
+-- have not ended. Not those that a user asked to preempt: they were not preempted for another job.
+SELECT j.id AS job_id, j.queue, j.stop_cause
+FROM fairlead_lookout.jobs own
+JOIN fairlead_lookout.jobs j
+  ON j.run_executor = own.run_executor AND j.run_node = own.run_node
+ AND j.state IN ('LEASED', 'PENDING', 'RUNNING') AND j.run_ended_ms IS NULL
+ AND j.run_leased_ms <= own.run_leased_ms AND j.id <> own.id
+WHERE own.id = $1 AND j.stopping = 'preempt' AND j.stop_cause <> 'request'
+ORDER BY j.id;
 
 -- name: states
 -- Of jobs and arrays.
@@ -479,15 +453,14 @@ UNION ALL
 SELECT id, state, client_id FROM fairlead_lookout.array_states WHERE id = ANY($1::text[]);
 
 -- name: labels_and_requests
-SELECT j.id, p.labels, s.requests
+SELECT j.id, j.labels, s.requests
 FROM fairlead_lookout.jobs j
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
 LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
 WHERE j.id = ANY($1::text[]);
 
 -- name: submissions
 -- What was submitted of each job, and what its newest run is given (a retry may give more).
-SELECT j.id, p.labels, s.requests, p.submitted
+SELECT j.id, j.labels, s.requests, p.submitted
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
 LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
@@ -520,8 +493,10 @@ LEFT JOIN unnest($8::text[], $9::int[]) AS v (class, value) ON v.class = o.class
 -- The live runs of a cluster, by node and shape.
 SELECT node, shape, count(*) AS runs, (array_agg(job_id))[1:20] AS jobs
 FROM (
-    SELECT node, shape, job_id FROM fairlead_lookout.runs
-    WHERE executor = $1 AND ended_ms IS NULL LIMIT $2
+    SELECT run_node AS node, run_shape AS shape, id AS job_id FROM fairlead_lookout.jobs
+    WHERE run_executor = $1 AND state IN ('LEASED', 'PENDING', 'RUNNING')
+      AND run_ended_ms IS NULL
+    LIMIT $2
 ) live
 GROUP BY node, shape;
 
@@ -608,7 +583,10 @@ FROM ({chosen}) p
 LEFT JOIN fairlead_lookout.jobs j ON j.id = p.job_id
 LEFT JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = p.run AND r.week = j.week
+LEFT JOIN LATERAL (
+    SELECT executor, node, pool, leased_ms, ended_ms, shape FROM fairlead_lookout.runs_of_jobs
+    WHERE job_id = j.id AND number = p.run AND week = j.week
+) r ON true
 LEFT JOIN fairlead_lookout.shapes h ON h.key = r.shape
 LEFT JOIN fairlead_lookout.jobs w ON w.id = p.for_job
 LEFT JOIN fairlead_lookout.job_specs u ON u.job_id = w.id AND u.week = w.week
@@ -669,23 +647,18 @@ ORDER BY array_position($1::text[], g.id);
 -- name: members
 -- The newest member of each index of each role in the present generation of a group, with its newest
 -- run, by role and index.
-SELECT n.*, r.executor, r.node
-FROM (
-    SELECT DISTINCT ON (m.role, m.number)
-           m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms,
-           j.submitted_ms, j.pool, j.shape, j.held, j.start_after_ms, j.week
-    FROM fairlead_lookout.groups g
-    JOIN fairlead_lookout.group_members m
-        ON m.group_id = g.id AND m.generation = coalesce((g.terms ->> 'generation')::int, 1)
-    JOIN fairlead_lookout.jobs j ON j.id = m.job_id AND j.id = ANY (
-        ARRAY(SELECT job_id FROM fairlead_lookout.group_members WHERE group_id = $1)
-    )
-    WHERE g.id = $1
-    ORDER BY m.role, m.number, j.number DESC
-    LIMIT $2
-) n
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = n.id AND r.number = n.run AND r.week = n.week
-ORDER BY n.role, n.number;
+SELECT DISTINCT ON (m.role, m.number)
+       m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms,
+       j.submitted_ms, j.pool, j.shape, j.held, j.start_after_ms, j.run_executor, j.run_node
+FROM fairlead_lookout.groups g
+JOIN fairlead_lookout.group_members m
+    ON m.group_id = g.id AND m.generation = coalesce((g.terms ->> 'generation')::int, 1)
+JOIN fairlead_lookout.jobs j ON j.id = m.job_id AND j.id = ANY (
+    ARRAY(SELECT job_id FROM fairlead_lookout.group_members WHERE group_id = $1)
+)
+WHERE g.id = $1
+ORDER BY m.role, m.number, j.number DESC
+LIMIT $2;
 
 -- name: count_member_jobs
 -- How many jobs are or were members of a group.
@@ -709,7 +682,7 @@ WHERE group_id = $1 ORDER BY position DESC, item DESC LIMIT $2;
 WITH moves AS (
     SELECT m.role, moved.time_ms, moved.step
     FROM fairlead_lookout.group_members m
-    JOIN fairlead_lookout.runs r ON r.job_id = m.job_id
+    JOIN fairlead_lookout.runs_of_jobs r ON r.job_id = m.job_id
     CROSS JOIN LATERAL (VALUES (r.running_ms, 1), (r.ended_ms, -1)) AS moved (time_ms, step)
     WHERE m.group_id = $1 AND r.running_ms IS NOT NULL AND moved.time_ms IS NOT NULL
 ), counted AS (
@@ -733,11 +706,11 @@ FROM (
                AS is_repeated
     FROM fairlead_lookout.group_members m
     JOIN fairlead_lookout.jobs j ON j.id = m.job_id
-    JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.week = j.week
+    JOIN fairlead_lookout.runs_of_jobs r ON r.job_id = j.id AND r.week = j.week
     WHERE m.group_id = $1 AND r.state <> 'RETURNED'
     ORDER BY coalesce(r.ended_ms, r.leased_ms) DESC, m.role, m.number LIMIT $2
 ) n
-LEFT JOIN fairlead_lookout.runs before
+LEFT JOIN fairlead_lookout.older_runs before
     ON before.job_id = n.job_id AND before.number = n.run - 1 AND before.week = n.week;
 
 -- name: arrays
