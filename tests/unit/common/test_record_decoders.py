@@ -140,3 +140,46 @@ def test_a_lease_has_the_key_of_its_run_and_an_object_as_pod_spec() -> None:
 def test_a_lease_that_cannot_be_decoded_is_reported(key: str, spec: str, reason: str) -> None:
     with pytest.raises(decoders.Undecodable, match=reason):
         decoders.decode_lease(member_entry(key, lease_value(spec)))
+
+
+ENDED = (f"{GROUP}-3", None)
+GOOD = (f"{GROUP}-2", lease_value('{"containers":[]}'))
+UNUSUAL = [
+    (f"{GROUP}-2", lease_value('{"a":"ü"}')),
+    (f"{GROUP}-2", lease_value("{}")[:-1] + b',"after":["' + GROUP.encode() + b'-1"]}'),
+    (leases.group_record("e", GROUP, MEMBERS).key, msgspec.json.encode(MEMBERS)),
+    (f"group/{GROUP}", None),
+    ("z" * 28 + "-1", None),
+]
+WRONG = [
+    ("", None),
+    (f"{GROUP}-0", None),
+    (f"{GROUP}0-1", None),
+    (GROUP, None),
+    ("\udcff" * 28 + "-1", None),
+    (f"{GROUP}-3", lease_value("{}")),
+    (f"{GROUP}-2", lease_value("[]")),
+    (f"{GROUP}-2", lease_value("{}")[:-1]),
+    (f"{GROUP}-2", lease_value('{"a":"\\u0000"}')),
+    (f"{GROUP}-2", lease_value("{}")[:-1] + b',"after":["x"]}'),
+    (f"{GROUP}-2", b""),
+    (f"{GROUP}-2", b"\xff"),
+]
+
+
+@given(st.lists(st.sampled_from([ENDED, GOOD, GOOD, *UNUSUAL]), max_size=6))
+def test_leases_decoded_together_are_those_decoded_one_by_one(
+    records: list[tuple[str, bytes | None]],
+) -> None:
+    entries = [Entry(0, at, key, value, 0) for at, (key, value) in enumerate(records)]
+    assert decoders.decode_leases(entries) == list(map(decoders.decode_lease, entries))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("beside", [[], [ENDED, GOOD], UNUSUAL])
+def test_leases_are_refused_together_with_one_that_cannot_be_decoded(
+    wrong: tuple[str, bytes | None], beside: list[tuple[str, bytes | None]]
+) -> None:
+    entries = [member_entry(key, value) for key, value in [*beside, wrong]]
+    with pytest.raises(decoders.Undecodable):
+        decoders.decode_leases(entries)

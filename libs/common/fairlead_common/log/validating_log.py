@@ -5,7 +5,7 @@ type that must not be skipped, the reader stops: that partition of `fairlead.job
 record, the others continue.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -40,7 +40,10 @@ class ValidatingLog(ForwardingLog):
         """See `EventLog`. Records of an unknown topic are not validated."""
         inner = await self.inner.reader(topic, positions)
         decode = _quarantined if topic == QUARANTINE else decoders.find_decoder(topic)
-        return inner if decode is None else ValidatingReader(inner, self.quarantine, decode)
+        if decode is None:
+            return inner
+        together = decoders.find_batch_decoder(topic)
+        return ValidatingReader(inner, self.quarantine, decode, together)
 
 
 class ValidatingReader:
@@ -52,14 +55,20 @@ class ValidatingReader:
     """
 
     def __init__(
-        self, inner: Reader, quarantine: Quarantine, decode: Callable[[Entry], object]
+        self,
+        inner: Reader,
+        quarantine: Quarantine,
+        decode: Callable[[Entry], object],
+        decode_together: Callable[[Sequence[Entry]], Sequence[object]] | None = None,
     ) -> None:
+        """`decode_together`: `decode` of many records, which raises `Undecodable` if any is."""
         self.topic = inner.topic
         self.stopped: dict[int, int] = {}
         """Partition -> position of the record at which this reader stopped."""
         self._inner = inner
         self._quarantine = quarantine
         self._decode = decode
+        self._decode_together = decode_together
 
     async def read(
         self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
@@ -75,6 +84,13 @@ class ValidatingReader:
 
     def screen(self, batch: Batch) -> Batch:
         """The batch without undecodable records, and without records after a stop."""
+        if self._decode_together is not None and not self.stopped:
+            try:
+                decoded = self._decode_together(batch.entries)
+            except Undecodable:
+                pass  # one by one, to find out which
+            else:
+                return Batch(list(map(_with_decoded, batch.entries, decoded)), batch.positions)
         entries: list[Entry] = []
         for entry in batch.entries:
             if entry.partition not in self.stopped:
@@ -89,7 +105,7 @@ class ValidatingReader:
 
     def _screen(self, entry: Entry) -> Entry | None:
         try:
-            return msgspec.structs.replace(entry, decoded=self._decode(entry))
+            return _with_decoded(entry, self._decode(entry))
         except UnknownOptionalType as error:
             self._quarantine.count_optional(self.topic)
             if error.value is None:
@@ -105,6 +121,10 @@ class ValidatingReader:
         except Undecodable as error:
             self._quarantine.add(self.topic, entry, str(error), "skipped")
             return None
+
+
+def _with_decoded(entry: Entry, decoded: object) -> Entry:
+    return msgspec.structs.replace(entry, decoded=decoded)
 
 
 def stopped_partitions(reader: Reader) -> Mapping[int, int]:

@@ -57,6 +57,7 @@ REASON_LENGTH_MAX: Final = 300
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 """An escaped NUL in JSON: Postgres stores no text with one."""
 _RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[1-9][0-9]{{0,8}}")
+_RUN_SUFFIX: Final = re.compile("-[1-9][0-9]{0,8}")
 _ALPHABET: Final = ALPHABET.encode()
 _OF_JOBS: Final = frozenset(
     each for each in get_args(events.AnyEvent) if issubclass(each, events.JobEvent)
@@ -154,6 +155,31 @@ def decode_lease(entry: Entry) -> Lease | GroupMembers | None:
     return lease
 
 
+def decode_leases(entries: Sequence[Entry]) -> list[Lease | GroupMembers | None]:
+    """`decode_lease` of each entry; usual records are checked together, in half the time.
+
+    Raises `Undecodable` if any entry is; it does not say which.
+    """
+    ids = [JobId(entry.key[:JOB_ID_LENGTH]) for entry in entries]
+    suffixes = {entry.key[JOB_ID_LENGTH:] for entry in entries}
+    if _are_job_ids(ids) and all(map(_RUN_SUFFIX.fullmatch, suffixes)):
+        with_value = [entry for entry in entries if entry.value is not None]
+        try:
+            found = list(map(leases.decode, _values(with_value)))
+        except (ValueError, RecursionError):
+            return list(map(decode_lease, entries))
+        specs = {b"".join((lease.spec,))[:1] for lease in found}
+        if (
+            [run_id(lease.job_id, lease.run) for lease in found]
+            == [entry.key for entry in with_value]
+            and not any([lease.after for lease in found])
+            and specs <= {b"{", b""}
+        ):
+            decoded = iter(found)
+            return [None if entry.value is None else next(decoded) for entry in entries]
+    return list(map(decode_lease, entries))
+
+
 def _decode_members(entry: Entry, group: GroupId) -> GroupMembers | None:
     if not is_job_id(group):
         raise Undecodable(f"{group[:60]!r} is not the id of a group")
@@ -210,6 +236,11 @@ def find_decoder(topic: str) -> Callable[[Entry], object] | None:
     if topic.startswith(LEASES_PREFIX):
         return decode_lease
     return _DECODERS.get(topic)
+
+
+def find_batch_decoder(topic: str) -> Callable[[Sequence[Entry]], Sequence[object]] | None:
+    """A decoder of many records of a topic at once, if the topic has one."""
+    return decode_leases if topic.startswith(LEASES_PREFIX) else None
 
 
 _DECODERS: Final[dict[str, Callable[[Entry], object]]] = {
@@ -337,7 +368,10 @@ def _check_arrays(found: Sequence[_ArrayEvent]) -> None:
 
 def _are_job_ids(ids: list[JobId]) -> bool:
     """As `is_job_id` of each, for all at once: a fifth of the time."""
-    joined = "".join(ids).encode()
+    text = "".join(ids)
+    if not text.isascii():
+        return False
+    joined = text.encode()
     return (
         set(map(len, ids)) <= {JOB_ID_LENGTH}
         and not joined.translate(None, _ALPHABET)
