@@ -19,7 +19,7 @@ in the end. Reports are appended to the log first; only then are the other actio
 An executor that shuts down creates nothing and stops all live pods.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -146,11 +146,10 @@ def reconcile(
     return actions
 
 
-def _reconcile_unwanted(pod: Pod) -> Iterator[Action]:
+def _reconcile_unwanted(pod: Pod) -> list[Action]:
     if not pod.live:
-        yield Remove(pod.run)
-    elif not pod.stopping:
-        yield Stop(pod.run, pod.grace_s, _UNWANTED)
+        return [Remove(pod.run)]
+    return [] if pod.stopping else [Stop(pod.run, pod.grace_s, _UNWANTED)]
 
 
 def _reconcile_without_pod(
@@ -159,19 +158,21 @@ def _reconcile_without_pod(
     desired: Mapping[RunId, DesiredRun],
     observed: Mapping[RunId, Pod],
     may_start: bool,
-) -> Iterator[Action]:
+) -> list[Action]:
     lease = wanted.lease
     if wanted.end_reported_ms:
-        return  # the pod was removed after its end was reported
+        return []  # the pod was removed after its end was reported
     if lease.desired_state is DesiredState.STOP:
-        yield PreventStart(run, _requested_end(lease, "stopped before it started"), lease.namespace)
-    elif wanted.pending_reported is PendingReported.BEFORE:
-        yield PreventStart(run, _LOST, lease.namespace)
-    elif wanted.pending_reported is PendingReported.NOW:
-        yield PreventStart(run, _VANISHED, lease.namespace)
-    elif may_start and all(has_ended(other, desired, observed) for other in lease.after):
-        yield Report(run, ev.JobRunPending(job_id=lease.job_id, run=lease.run))
-        yield Create(run, lease)
+        end = _requested_end(lease, "stopped before it started")
+        return [PreventStart(run, end, lease.namespace)]
+    if wanted.pending_reported is PendingReported.BEFORE:
+        return [PreventStart(run, _LOST, lease.namespace)]
+    if wanted.pending_reported is PendingReported.NOW:
+        return [PreventStart(run, _VANISHED, lease.namespace)]
+    if may_start and all(has_ended(other, desired, observed) for other in lease.after):
+        pending = ev.JobRunPending(job_id=lease.job_id, run=lease.run)
+        return [Report(run, pending), Create(run, lease)]
+    return []
 
 
 def is_group_ready(lease: Lease, groups: Mapping[GroupId, GroupMembers]) -> bool:
@@ -203,22 +204,26 @@ def has_ended(
 
 def _reconcile_live(
     wanted: DesiredRun, pod: Pod, now_ms: int, closing_s: int | None
-) -> Iterator[Action]:
+) -> list[Action]:
     lease = wanted.lease
+    actions: list[Action] = []
     if pod.phase is Phase.RUNNING and not wanted.running_reported:
-        yield Report(pod.run, pods.running(lease, pod))
+        actions.append(Report(pod.run, pods.running(lease, pod)))
     if pod.stopping:
-        return
-    if secret_values.has_sealed(bytes(lease.spec)):
-        yield Create(pod.run, lease)
+        return actions
+    if lease.spec and secret_values.has_sealed(bytes(lease.spec)):
+        actions.append(Create(pod.run, lease))
     due_ms = deadline_ms(wanted, pod)
     if lease.desired_state is DesiredState.STOP:
-        yield Stop(pod.run, lease.grace_s, _requested_end(lease, "its lease says so"))
+        end = _requested_end(lease, "its lease says so")
+        actions.append(Stop(pod.run, lease.grace_s, end))
     elif due_ms is not None and due_ms <= now_ms:
         reason = f"it exceeded its maximum run time of {lease.runtime_s_max} s"
-        yield Stop(pod.run, lease.grace_s, pods.failed(FailureCategory.DEADLINE, reason))
+        end = pods.failed(FailureCategory.DEADLINE, reason)
+        actions.append(Stop(pod.run, lease.grace_s, end))
     elif closing_s is not None:
-        yield Stop(pod.run, min(lease.grace_s, closing_s), pods.stopped(SHUTDOWN))
+        actions.append(Stop(pod.run, min(lease.grace_s, closing_s), pods.stopped(SHUTDOWN)))
+    return actions
 
 
 def _requested_end(lease: Lease, otherwise: str) -> End:
@@ -235,10 +240,11 @@ def deadline_ms(wanted: DesiredRun, pod: Pod) -> int | None:
     return pod.started_ms + 1000 * limit_s
 
 
-def _reconcile_ended(wanted: DesiredRun, pod: Pod, now_ms: int) -> Iterator[Action]:
+def _reconcile_ended(wanted: DesiredRun, pod: Pod, now_ms: int) -> list[Action]:
     lease = wanted.lease
     if wanted.end_reported_ms and 0 <= now_ms - wanted.end_reported_ms < REPEAT_REPORT_MS:
-        return
+        return []
+    ended = Report(pod.run, pods.ended(lease.job_id, lease.run, pod))
     if pod.started_ms and not wanted.running_reported:
-        yield Report(pod.run, pods.running(lease, pod))
-    yield Report(pod.run, pods.ended(lease.job_id, lease.run, pod))
+        return [Report(pod.run, pods.running(lease, pod)), ended]
+    return [ended]

@@ -197,8 +197,8 @@ class Executor:
             self.state.apply(plan, self._clock_ms())
         metrics.LEASES.set(len(self.state.desired))
         metrics.PODS.set(len(self.state.cluster.pods))
-        for name, count in Counter(type(report.event).__name__ for report in plan.reports).items():
-            metrics.REPORTS.labels(name).inc(count)
+        for kind, count in Counter([type(report.event) for report in plan.reports]).items():
+            metrics.REPORTS.labels(kind.__name__).inc(count)
         return plan
 
     async def _wait_for_change(self, wait_s: float) -> None:

@@ -172,7 +172,7 @@ def decode_leases(entries: Sequence[Entry]) -> list[Lease | GroupMembers | None]
         if (
             [run_id(lease.job_id, lease.run) for lease in found]
             == [entry.key for entry in with_value]
-            and not any([lease.after for lease in found])
+            and not [lease for lease in found if lease.after]
             and specs <= {b"{", b""}
         ):
             decoded = iter(found)

@@ -22,7 +22,9 @@ class DesiredState(StrEnum):
     STOP = "stop"
 
 
-class LeasedMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class LeasedMember(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False
+):
     """Which member of a group a run is, and what has to run before it is created.
 
     `name`: of the group, for people and programs. `service`: on Kubernetes the group has a headless
@@ -40,7 +42,9 @@ class LeasedMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     master: tuple[str, Int32] | None = None
 
 
-class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class Lease(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False
+):
     """One live run. `desired_state` STOP means: end it within `grace_s`, for this `reason`.
 
     A run that is stopped with a `failure` is reported as failed in that category, not as stopped.
