@@ -43,26 +43,35 @@ def check_append(records: Sequence[Record]) -> int:
         raise RecordTooLarge(
             f"{len(records)} records in one append; at most {APPEND_RECORDS_MAX} are allowed"
         )
-    value_bytes = key_characters = 0
-    for record in records:
-        key, value = record.key, record.value
-        size = 0 if value is None else len(value)
-        if size > RECORD_BYTES_MAX:
-            raise RecordTooLarge(
-                f"{record.topic}: the record {key[:200]!r} has {size} bytes; "
-                f"at most {RECORD_BYTES_MAX} are allowed"
-            )
-        if not key.isascii() and any("\ud800" <= each <= "\udfff" for each in key):
-            raise ValueError(f"{record.topic}: a key is not UTF-8 text: {key[:200]!r}")
-        if len(key) > KEY_BYTES_MAX // 4 and len(key.encode()) > KEY_BYTES_MAX:
-            raise RecordTooLarge(
-                f"{record.topic}: a key is longer than {KEY_BYTES_MAX} bytes: {key[:200]!r}..."
-            )
-        if "\0" in key:
-            raise ValueError(f"{record.topic}: a key holds a NUL character: {key[:200]!r}")
-        value_bytes += size
-        key_characters += len(key)
-    total = value_bytes + key_characters
+    keys = [record.key for record in records]
+    sizes = [len(record.value or b"") for record in records]
+    text = "".join(keys)
+    if (
+        not text.isascii()
+        or "\0" in text
+        or max(map(len, keys), default=0) > KEY_BYTES_MAX // 4
+        or max(sizes, default=0) > RECORD_BYTES_MAX
+    ):
+        for record in records:
+            _check_record(record)
+    total = sum(sizes) + len(text)
     if total > APPEND_BYTES_MAX:
         raise RecordTooLarge(f"{total} bytes in one append; at most {APPEND_BYTES_MAX} are allowed")
-    return value_bytes
+    return sum(sizes)
+
+
+def _check_record(record: Record) -> None:
+    key, size = record.key, len(record.value or b"")
+    if size > RECORD_BYTES_MAX:
+        raise RecordTooLarge(
+            f"{record.topic}: the record {key[:200]!r} has {size} bytes; "
+            f"at most {RECORD_BYTES_MAX} are allowed"
+        )
+    if any("\ud800" <= each <= "\udfff" for each in key):
+        raise ValueError(f"{record.topic}: a key is not UTF-8 text: {key[:200]!r}")
+    if len(key.encode()) > KEY_BYTES_MAX:
+        raise RecordTooLarge(
+            f"{record.topic}: a key is longer than {KEY_BYTES_MAX} bytes: {key[:200]!r}..."
+        )
+    if "\0" in key:
+        raise ValueError(f"{record.topic}: a key holds a NUL character: {key[:200]!r}")

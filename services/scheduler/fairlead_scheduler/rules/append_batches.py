@@ -17,6 +17,10 @@ from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
 
 LEASES_PER_APPEND_MAX: Final = 2_500
 APPEND_BYTES_MAX: Final = 16 * 1_048_576
+BYTES_PER_FACT: Final = 256
+"""About the size of an event in its message."""
+JOBS_PER_BATCH: Final = 100
+"""Jobs that share an append batch although they are independent: one batch each would cost more."""
 UNKNOWN_JOB_SET = JobSet("", "")
 """For an event about a job that is known only by its id."""
 
@@ -29,14 +33,15 @@ class AppendBatch(msgspec.Struct, frozen=True, gc=False):
     leases: tuple[LeaseChange, ...] = ()
     group_records: tuple[GroupRecordChange, ...] = ()
     facts_size: int = 0
-    """The size of the facts in bytes; 0 if each has about 256 bytes."""
+    """The size of the facts in bytes; 0 if each has about
+    `BYTES_PER_FACT`."""
 
     @property
     def size(self) -> int:
         """Its approximate size in bytes."""
         records = sum([len(change.record.value or b"") for change in self.leases])
         records += sum([len(change.record.value or b"") for change in self.group_records])
-        return records + max(self.facts_size, 256 * len(self.facts))
+        return records + max(self.facts_size, BYTES_PER_FACT * len(self.facts))
 
 
 class Append(NamedTuple):

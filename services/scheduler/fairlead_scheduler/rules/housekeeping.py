@@ -16,7 +16,7 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
 from fairlead_scheduler.rules import group_life_cycle, lease_changes, member_records, run_ends
-from fairlead_scheduler.rules.append_batches import UNKNOWN_JOB_SET, AppendBatch
+from fairlead_scheduler.rules.append_batches import JOBS_PER_BATCH, UNKNOWN_JOB_SET, AppendBatch
 from fairlead_scheduler.rules.group_life_cycle import GroupEnds
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
 from fairlead_scheduler.rules.member_records import GroupRecordChange
@@ -31,8 +31,6 @@ from fairlead_scheduler.state.view import View
 Rows = npt.NDArray[np.intp]
 
 NO_ROWS: Final = np.zeros(0, np.intp)
-JOBS_PER_BATCH: Final = 100
-"""Jobs that share an append batch although they are independent: one batch each would cost more."""
 _SUCCEEDED: Final = job_table.RUN_CODE[RunState.SUCCEEDED]
 
 

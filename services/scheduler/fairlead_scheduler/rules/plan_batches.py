@@ -1,16 +1,22 @@
 """Makes the append batches of a plan: leases, preemptions, refusals. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from fairlead_common.domain.ids import JobId, RunId, run_id
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
+from fairlead_common.log.protocol import RECORD_BYTES_MAX
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.rules import lease_changes
-from fairlead_scheduler.rules.append_batches import AppendBatch, explain_too_large
+from fairlead_scheduler.rules.append_batches import (
+    BYTES_PER_FACT,
+    JOBS_PER_BATCH,
+    AppendBatch,
+    explain_too_large,
+)
 from fairlead_scheduler.rules.lease_changes import LeaseChange
 from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state import job_table
@@ -28,7 +34,8 @@ CAUSES: Final = {
 def make_batches(
     view: View, built: BuiltSnapshot, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
 ) -> list[AppendBatch]:
-    """One batch per job or gang that starts, with the runs it preempts; then refusals."""
+    """A batch per gang, or job that preempts others, with the runs it preempts; other jobs that
+    start share batches."""
     collector = _BatchCollector(view, built)
     after = collector.preempt(plan)
     starts = zip(
@@ -77,6 +84,8 @@ class _BatchCollector:
         self._built = built
         self._facts: dict[int, list[tuple[JobSet, ev.AnyEvent]]] = {}
         self._leases: dict[int, list[LeaseChange]] = {}
+        self._singles: list[tuple[tuple[JobSet, ev.AnyEvent], LeaseChange]] = []
+        """Starts of jobs without a gang that preempt nothing."""
         self._gang = built.snapshot.job_gang
 
     def find_id(self, job: int) -> JobId:
@@ -175,16 +184,42 @@ class _BatchCollector:
             pool=pool,
             value=value,
         )
-        self.add(job, event, lease_changes.new_lease(self._view, job, submitted, name, after))
+        lease = lease_changes.new_lease(self._view, job, submitted, name, after)
+        if (self._gang is None or self._gang.item(job) < 0) and job not in self._facts:
+            jobs = self._view.jobs
+            job_set = jobs.job_sets.values[jobs.job_set.item(job)]
+            self._singles.append(((job_set, event), lease))
+        else:
+            self.add(job, event, lease)
 
     def batches(self) -> list[AppendBatch]:
-        """The batches in the order of their first events."""
-        made = []
-        for key, facts in self._facts.items():
-            batch = AppendBatch(tuple(facts), tuple(self._leases.get(key, ())))
-            why = explain_too_large(batch)
-            made.append(batch if why is None else _fail_too_large(batch, why))
-        return made
+        """The batches of gangs, preemptors and refusals, then those of other jobs that start."""
+        made = [
+            AppendBatch(tuple(facts), tuple(self._leases.get(key, ())))
+            for key, facts in self._facts.items()
+        ]
+        made += self._join_singles()
+        reasons = map(explain_too_large, made)
+        return [
+            batch if why is None else _fail_too_large(batch, why)
+            for batch, why in zip(made, reasons, strict=True)
+        ]
+
+    def _join_singles(self) -> Iterator[AppendBatch]:
+        """Batches of independent jobs that start, small enough for any append."""
+        facts: list[tuple[JobSet, ev.AnyEvent]] = []
+        leases: list[LeaseChange] = []
+        size = 0
+        for fact, lease in self._singles:
+            more = len(lease.record.value or b"") + BYTES_PER_FACT
+            if len(facts) == JOBS_PER_BATCH or (facts and size + more > RECORD_BYTES_MAX):
+                yield AppendBatch(tuple(facts), tuple(leases))
+                facts, leases, size = [], [], 0
+            facts.append(fact)
+            leases.append(lease)
+            size += more
+        if facts:
+            yield AppendBatch(tuple(facts), tuple(leases))
 
 
 def _fail_too_large(batch: AppendBatch, why: str) -> AppendBatch:

@@ -6,7 +6,8 @@ one early is safe. While a part is saved, its submissions are extracted one mess
 that there is never a second copy of all of them. Some of the saved ones stay in memory as a cache.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Final
 
@@ -26,13 +27,17 @@ SPECS_PER_SAVE_MAX: Final = 25_000
 """Submissions that are saved together."""
 
 
+MessagePlace = tuple[bytes, int]
+"""A message of submissions only, and the index of a submission in it."""
+
+
 class Specs:
     """The submissions (`JobSubmitted`) of live jobs, each with its pod spec."""
 
     def __init__(self) -> None:
-        self.unsaved: dict[JobId, JobSubmitted | bytes] = {}
-        """Not saved yet: the submission, or a message that holds it and other submissions only."""
-        self.saving: dict[JobId, JobSubmitted | bytes] = {}
+        self.unsaved: dict[JobId, JobSubmitted | MessagePlace] = {}
+        """Not saved yet: the submission, or its place in a message."""
+        self.saving: dict[JobId, JobSubmitted | MessagePlace] = {}
         """Submissions that are being saved, in the form of `unsaved`."""
         self.saved: dict[JobId, bytes] = {}
         """Some saved submissions, oldest first, encoded."""
@@ -43,7 +48,7 @@ class Specs:
     def get_all(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
         """The submissions of those jobs whose submission is in memory."""
         found: dict[JobId, JobSubmitted] = {}
-        inside: dict[JobId, bytes] = {}
+        inside: dict[JobId, MessagePlace] = {}
         for job_id in ids:
             unsaved = self.unsaved.get(job_id) or self.saving.get(job_id)
             if unsaved is None:
@@ -52,7 +57,7 @@ class Specs:
                 found[job_id] = unsaved
             else:
                 inside[job_id] = unsaved
-        for job_id, encoded in _extract_submissions(inside.values(), inside):
+        for job_id, encoded in _extract_submissions(inside):
             found[job_id] = _decoder.decode(encoded)
         return found
 
@@ -83,11 +88,9 @@ class Specs:
         """The submissions that are being saved; all but the oldest `dropped` stay in memory."""
         saving = self.saving
         singles = {i: each for i, each in saving.items() if isinstance(each, JobSubmitted)}
-        messages = {id(each): each for each in saving.values() if isinstance(each, bytes)}
+        inside = {i: each for i, each in saving.items() if isinstance(each, tuple)}
         encoded = ((job_id, _encoder.encode(each)) for job_id, each in singles.items())
-        for number, (job_id, spec) in enumerate(
-            chain(encoded, _extract_submissions(messages.values(), saving))
-        ):
+        for number, (job_id, spec) in enumerate(chain(encoded, _extract_submissions(inside))):
             if job_id in saving:  # else it ended since
                 saved = bytes(spec)
                 if number >= dropped:
@@ -131,22 +134,18 @@ class _Message(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
-class _SubmissionId(msgspec.Struct, rename="camel"):
-    """The id of a submission."""
-
-    job_id: JobId
-
-
 _message_decoder: Final = msgspec.json.Decoder(_Message)
-_id_decoder: Final = msgspec.json.Decoder(_SubmissionId)
 
 
 def _extract_submissions(
-    messages: Iterable[bytes], wanted: Container[JobId]
+    places: Mapping[JobId, MessagePlace],
 ) -> Iterator[tuple[JobId, msgspec.Raw]]:
-    """The jobs among these that the messages submit, each with its encoded submission."""
-    for message in {id(message): message for message in messages}.values():
-        for encoded in _message_decoder.decode(message).events:
-            job_id = _id_decoder.decode(encoded).job_id
-            if job_id in wanted:
-                yield job_id, encoded
+    """These jobs, each with its encoded submission, one message after the other."""
+    by_message: defaultdict[int, list[tuple[JobId, MessagePlace]]] = defaultdict(list)
+    for job_id, place in places.items():
+        by_message[id(place[0])].append((job_id, place))
+    for inside in by_message.values():
+        message, _ = inside[0][1]
+        events = _message_decoder.decode(message).events
+        for job_id, (_, index) in inside:
+            yield job_id, events[index]

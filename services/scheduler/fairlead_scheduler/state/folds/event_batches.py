@@ -7,7 +7,7 @@ each new list has a cost.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_index, job_table
+from fairlead_scheduler.state.specs import MessagePlace
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ class SubmissionBatch:
         """The messages, which hold nothing else and can be decoded again."""
         self.parts: list[MessagePart] = []
         self.ids: list[JobId] = []
-        self.specs: list[ev.JobSubmitted | bytes] = []
+        self.specs: list[ev.JobSubmitted | MessagePlace] = []
         """As in `Specs.unsaved`."""
         self.repeatable: list[JobId] = []
         """Jobs with a client id: only they can have been submitted before."""
@@ -108,13 +109,13 @@ class SubmissionBatch:
         job_set = job_table.JobSet(sequence.queue, sequence.job_set)
         place = (entry.partition, entry.position, entry.time_ms)
         part = MessagePart(*place, job_set, 0, len(events))
-        self.add_part(part, events, [entry.value] * len(events))
+        self.add_part(part, events, list(zip(repeat(entry.value), range(len(events)))))
 
     def add_part(
         self,
         part: MessagePart,
         events: Sequence[ev.JobSubmitted],
-        specs: Sequence[ev.JobSubmitted | bytes],
+        specs: Sequence[ev.JobSubmitted | MessagePlace],
     ) -> None:
         """Add the jobs of a part of a message."""
         self.parts.append(part)
