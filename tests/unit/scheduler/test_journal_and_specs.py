@@ -158,11 +158,27 @@ def test_ids_map_to_their_rows_after_any_changes(steps: list[tuple[bool, list[Jo
                 names.grow(capacity)
             names.add(fresh, np.array(rows, np.intp))
             real.update(zip(fresh, rows, strict=True))
-        for job_id in () if comes else real.keys() & set(chosen):
-            names.remove(real[job_id])
-            free.append(real.pop(job_id))
+        removed = [] if comes else [real.pop(each) for each in chosen if each in real]
+        for row in removed[:1]:
+            names.remove(row)
+        names.remove_all(np.array(removed[1:], np.intp))
+        free += removed
         assert names.find(chosen).tolist() == [real.get(job_id, NO_ROW) for job_id in chosen]
         assert [names.get(job_id) for job_id in chosen] == [real.get(job_id) for job_id in chosen]
         assert dict(names.items()) == real
         assert len(names) == len(real)
         assert unpack_ids(names.packed_ids(np.array(list(real.values()), np.intp))) == list(real)
+
+
+@settings(max_examples=EXAMPLES or 50)
+@given(st.sets(st.integers(0, 199)))
+def test_many_ids_are_removed_together(chosen: set[int]) -> None:
+    ids = [JobId(new_job_id(3, 5, number)) for number in range(200)]
+    names = JobIndex(200)
+    names.add(ids, np.arange(200))
+    names.remove_all(np.array(sorted(chosen), np.intp))
+    found = [NO_ROW if row in chosen else row for row in range(200)]
+    assert names.find(ids).tolist() == found
+    assert [names.get(job_id) for job_id in ids] == [None if row < 0 else row for row in found]
+    assert dict(names.items()) == {ids[row]: row for row in found if row >= 0}
+    assert len(names) == 200 - len(chosen)

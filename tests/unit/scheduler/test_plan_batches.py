@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fairlead_common.domain.ids import parse_run_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.append_limits import check_append
@@ -9,7 +10,7 @@ from fairlead_scheduler.cases.case_file import Case, CaseRound, Gang, Group, Nod
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.rules import plan_batches
-from fairlead_scheduler.rules.append_batches import group_into_appends
+from fairlead_scheduler.rules.append_batches import JOBS_PER_BATCH, group_into_appends
 from fairlead_scheduler.state import job_table
 
 MEMBERS = 70
@@ -50,3 +51,30 @@ def test_a_gang_above_the_append_limit_fails_and_others_start() -> None:
 def test_a_large_gang_within_the_append_limit_starts() -> None:
     _, history = started(msgspec.Raw(b'"' + b"x" * 900_000 + b'"'))
     assert {type(event) for event in history} == {ev.JobRunLeased}
+
+
+def test_independent_jobs_share_batches_below_the_size_of_a_record() -> None:
+    world = World(Case(name="c", nodes=[Nodes(name="n", resources={"cpu": 400})], rounds=[]))
+    gang = Group(id="g", queue="q", count=3, cpu=1, gang=Gang())
+    world.begin(CaseRound(submit=[gang, Group(id="alone", queue="q", count=250, cpu=1)]), 0)
+    built = world.build()
+    plan = schedule(built.snapshot, world.engine)
+    specs = world.view.specs.get_all(world.view.jobs.rows.ids_at(plan.placed_job))
+    large = {
+        job_id: msgspec.structs.replace(given, spec=msgspec.Raw(b'"' + b"x" * 400_000 + b'"'))
+        for job_id, given in specs.items()
+    }
+    batches = plan_batches.make_batches(world.view, built, plan, specs)
+    assert [len(batch.facts) for batch in batches] == [3, JOBS_PER_BATCH, JOBS_PER_BATCH, 50]
+    assert all(len(batch.leases) == len(batch.facts) for batch in batches)
+    started = [
+        event.job_id
+        for batch in batches
+        for _, event in batch.facts
+        if isinstance(event, ev.JobRunLeased)
+    ]
+    leased = [parse_run_id(lease.run)[0] for batch in batches for lease in batch.leases]
+    assert started == leased
+    assert set(started) == specs.keys()
+    cut = plan_batches.make_batches(world.view, built, plan, large)
+    assert [len(batch.facts) for batch in cut] == [3] + [2] * 125

@@ -151,6 +151,21 @@ class JobIndex:
         self._hash[rows] = hashes
         self._link(rows)
 
+    def remove_all(self, rows: Rows) -> None:
+        """Remove the ids of these rows, which are distinct."""
+        while rows.size > FEW and not self._irregular_at:
+            slots = self._slots_of(self._hash[rows])
+            is_first = self._first[slots] == rows
+            first = rows[is_first]
+            if not first.size:
+                break
+            self._first[slots[is_first]] = self._next[first]
+            self._key[first] = b""
+            self._count -= first.size
+            rows = rows[~is_first]
+        for row in rows.tolist():
+            self.remove(row)
+
     def keys(self, rows: Rows) -> Keys:
         """The ids of rows, which all are of the usual length."""
         return self._key[rows]

@@ -358,9 +358,8 @@ class JobTable:
 
     def release_all(self, rows: Rows) -> None:
         """Release the rows of these jobs, which are distinct."""
+        self.rows.remove_all(rows)
         released: list[int] = rows.tolist()
-        for row in released:
-            self.rows.remove(row)
         if self.rare_properties:
             for row in released:
                 self.rare_properties.pop(row, None)
@@ -373,6 +372,10 @@ class JobTable:
         """The digest of what the client sent."""
         found: bytes = self.digest.item(row)
         return found.decode(errors="replace")
+
+    def digests_of(self, rows: Rows) -> list[str]:
+        """`digest_of` each row."""
+        return [digest.decode(errors="replace") for digest in self.digest[rows].tolist()]
 
     def rare_properties_of(self, row: int) -> RareProperties:
         """The rare properties of a row; empty ones are added if it has none."""

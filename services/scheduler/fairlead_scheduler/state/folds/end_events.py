@@ -68,7 +68,7 @@ def _end_jobs(
 ) -> None:
     """`end_job` of each of these jobs, for which `_is_usual` holds."""
     jobs = view.jobs
-    for job_id, digest in zip(ids, map(jobs.digest_of, rows.tolist()), strict=True):
+    for job_id, digest in zip(ids, jobs.digests_of(rows), strict=True):
         view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
         view.specs.drop(job_id)
     jobs.state[rows] = job_table.STATE_CODE[state]
