@@ -366,12 +366,14 @@ class PostgresReader:
         for row in rows:
             number = self._number_of[row["part"]]
             found += unpack(StoredBatch(*row), number, before[number])
+            if len(found) >= records_max:
+                break
         entries = limit(found, records_max, bytes_max)
         last: tuple[int, int] | None = None
         if len(entries) < len(found):
             last = entries[-1].partition, entries[-1].position + 1
         elif rows:
-            last = self._number_of[rows[-1]["part"]], rows[-1]["next"]
+            last = self._number_of[row["part"]], row["next"]
         self._advance(last, {self._number_of[head["part"]]: head["next"] for head in heads})
         return entries
 
