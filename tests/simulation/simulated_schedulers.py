@@ -180,6 +180,7 @@ class Scheduler:
             _Interleaved(self, writer),
             cast(Any, None),  # all specs are in memory: nothing is looked up
             reporter,
+            fold_configuration=self._fold_configuration,
             now_ms=log_clock.now_ms,
             monotonic_s=lambda: world.now_ms / 1000,
             offload=run_at_once,
@@ -195,6 +196,12 @@ class Scheduler:
         self.clusters.fold(self._nodes.read().entries)
         self.queues.fold(self._config.read().entries, self.clusters)
         self.view.validate()
+
+    async def _fold_configuration(self) -> None:
+        """All of the topic, so that a cordon is in effect for the jobs that follow it."""
+        end = self._world.log.end_positions(CONFIG)
+        while not caught_up(self._config.positions, end):
+            self.queues.fold(self._config.read().entries, self.clusters)
 
     def turn(self) -> None:
         """A cycle, if it leads and has folded back what it wrote; else only follow."""

@@ -27,8 +27,9 @@ class Served:
     """The service under test. `queue` exists."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, pool: db.Pool, log: EventLog, queue: str
+        self, client: httpx2.AsyncClient, pool: db.Pool, log: EventLog, queue: str, url: str
     ) -> None:
+        self.url = url
         self.client = client
         self.pool = pool
         self.log = log
@@ -113,7 +114,7 @@ async def served(
         )
         queue = f"q-{secrets.token_hex(4)}"
         await pool.execute("DELETE FROM fairlead_submit.outbox")
-        made = Served(client, pool, used, queue)
+        made = Served(client, pool, used, queue, url)
         assert await configuration_store.ensure_queue(pool, queue)
         yield made
 

@@ -6,6 +6,7 @@ import pytest
 
 from fairlead_common.domain import position_tokens
 from fairlead_common.domain.records import clusters, configuration
+from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit.store import token_store
 from tests.integration.submit.submit_and_lookout import watched
@@ -68,6 +69,45 @@ async def test_cordons_of_executors_and_nodes_are_written_to_the_log(submit: Ser
         ("n0", True),
         (None, False),
     ]
+
+
+async def test_a_change_is_in_the_log_before_its_response(submit: Served) -> None:
+    await reported(submit, "north", "n0")
+    await submit.post("/queues", {"name": "tides"})
+    put = submit.client.put
+    for change in (
+        submit.post("/queues/tides/cordon", {}),
+        submit.post("/queues/tides/uncordon", {}),
+        put("/api/v1/queues/tides", json={"weight": 2}),
+        put("/api/v1/executors/north", json={"cordoned": True}),
+        put("/api/v1/executors/north/nodes/n0", json={"cordoned": True}),
+    ):
+        changed = (await change).json()
+        written = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        assert changed["version"] in {item.version for item in written}
+        assert "pending" not in changed
+
+
+async def test_a_change_is_relayed_by_another_process_before_its_response(submit: Served) -> None:
+    await submit.post("/queues", {"name": "tides"})  # from now on this process relays
+    async with served(submit.url) as other:
+        changed = (await other.post("/queues/tides/cordon", {})).json()
+        written = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        assert changed["version"] in {item.version for item in written}
+
+
+async def test_a_change_that_the_log_does_not_take_in_time_is_pending(fresh_database: str) -> None:
+    log = MemoryLog(lambda: 0)
+    async with served(fresh_database, log) as submit:
+        await submit.post("/queues", {"name": "tides"})
+        log.core.away = True
+        for _ in range(2):  # the repetition changes nothing, and is not in effect either
+            changed = await submit.post("/queues/tides/cordon", {})
+            assert (changed.status_code, changed.json()["pending"]) == (200, True)
+        log.core.away = False
+        assert "pending" not in (await submit.post("/queues/tides/cordon", {})).json()
+        written = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        assert changed.json()["version"] in {item.version for item in written}
 
 
 async def test_an_unknown_name_can_only_be_uncordoned(submit: Served) -> None:

@@ -56,7 +56,7 @@ class Killed(Served):
                 timeout=30,
             )
         )
-        super().__init__(client, pool, log, "fire")
+        super().__init__(client, pool, log, "fire", self.database)
         await self.start()
         return self
 

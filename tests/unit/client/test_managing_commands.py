@@ -370,3 +370,15 @@ def test_an_export_is_written_unchanged(
         "{'queue': 'q', 'state': 'FAILED', 'format': 'csv'}",
         "{'format': 'ndjson'}",
     ]
+
+
+def test_a_cordon_that_the_log_does_not_have_yet_is_not_reported_as_in_effect(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for answer, printed in (
+        ({"name": "a", "cordoned": True}, "queue a cordoned: none of its jobs"),
+        ({"name": "a", "cordoned": True, "pending": True}, "will be cordoned when the log"),
+    ):
+        server.routes["POST /api/v1/queues/a/cordon"] = lambda _, answer=answer: answer  # type: ignore[misc]
+        assert cli.invoke(["queue", "cordon", "a"]) == 0
+        assert printed in capsys.readouterr().out

@@ -2,19 +2,22 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
 from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.scheduling_reports import QueueShare
-from fairlead_common.log.protocol import Appended, Record
-from fairlead_common.log.topics import JOBS, REPORTS
+from fairlead_common.log.memory_log import MemoryLog
+from fairlead_common.log.protocol import Appended, Producer, Record
+from fairlead_common.log.topics import CONFIG, JOBS, REPORTS, config
 from fairlead_common.service.disk import Bounds, Disk
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
+from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.cycle import Cycle
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.full_disk import FullDisk
@@ -61,13 +64,36 @@ def with_one_core(view: View) -> tuple[SchedulerHarness, State]:
     return harness, State(view, harness.clusters, harness.queues)
 
 
+async def nothing_to_fold() -> None:
+    """The configuration does not change."""
+
+
+def make_cycle(
+    decider: Decider,
+    state: State,
+    producer: Producer,
+    fold_configuration: Callable[[], Awaitable[None]] = nothing_to_fold,
+    full_disk: FullDisk | None = None,
+) -> Cycle:
+    """A cycle without a database: all specs are in memory."""
+    return Cycle(
+        decider,
+        state,
+        producer,
+        cast(Any, None),
+        Reporter(),
+        fold_configuration=fold_configuration,
+        full_disk=full_disk,
+    )
+
+
 async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -> None:
     view = fold([submitted(STARTS), submitted(WAITS)])
     row = view.jobs.rows[WAITS]
     harness, state = with_one_core(view)
     decider = harness.make_decider(SchedulerSettings())
     producer = _Busy(state)
-    cycle = Cycle(decider, state, producer, cast(Any, None), Reporter())
+    cycle = make_cycle(decider, state, producer)
     await cycle.run_once()
     assert view.jobs.rows[LATER] == row
     said = [
@@ -89,7 +115,7 @@ async def test_the_event_loop_goes_on_during_a_round() -> None:
         return schedule(snapshot, settings, **rest)
 
     decider = harness.make_decider(SchedulerSettings(), engine=engine)
-    cycle = Cycle(decider, state, _Busy(state), cast(Any, None), Reporter())
+    cycle = make_cycle(decider, state, _Busy(state))
     turn = asyncio.create_task(cycle.run_once())
     assert await asyncio.to_thread(began.wait, ROUND_S_MAX)
     assert state.fold_lock.locked(), "nothing may change what the round reads"
@@ -126,9 +152,37 @@ async def test_no_task_of_an_array_becomes_a_job_while_the_disk_is_nearly_full()
     for free, released in ((Bounds().low - 1, 0), (Bounds().low_ends, 3)):
         disk = Disk("/", free=lambda _, free=free: free)  # type: ignore[misc]
         producer = _Recorder()
-        cycle = Cycle(
-            decider, state, producer, cast(Any, None), Reporter(), full_disk=FullDisk(disk)
-        )
+        cycle = make_cycle(decider, state, producer, full_disk=FullDisk(disk))
         await cycle.run_once()
         tasks = [event for event in producer.events if isinstance(event, ev.JobSubmitted)]
         assert len(tasks) == released
+
+
+async def test_a_cordon_that_precedes_a_job_in_the_log_is_in_effect_although_it_is_read_later() -> (
+    None
+):
+    log = MemoryLog(lambda: 0)
+    await log.create(config())
+    harness, state = with_one_core(fold([submitted(WAITS)]))
+    cordon = configuration.Cordon(executor="e0", version=1, cordoned=True)
+    await (await log.producer("submit")).append([configuration.record(cordon)])
+
+    recorder = _Recorder()
+    waits = asyncio.Event()
+
+    async def fold_configuration() -> None:
+        assert state.lookup_lock.locked(), "a job that is folded now could precede a newer cordon"
+        assert not state.fold_lock.locked(), "the configuration could not be folded"
+        waits.set()
+        await state.wait_until_folded(CONFIG, await log.end_positions(CONFIG))
+
+    decider = harness.make_decider(SchedulerSettings())
+    cycle = make_cycle(decider, state, recorder, fold_configuration)
+    async with asyncio.TaskGroup() as tasks:
+        turn = tasks.create_task(cycle.decide_and_append())
+        await waits.wait()
+        reading = tasks.create_task(follower.follow_config(log, state))
+        await turn
+        reading.cancel()
+    assert recorder.events == []
+    await log.close()

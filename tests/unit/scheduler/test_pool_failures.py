@@ -16,6 +16,10 @@ from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
 
 
+async def nothing_to_fold() -> None:
+    """The configuration does not change in these tests."""
+
+
 class _FailingReporter(Reporter):
     """Raises whenever it reports a round."""
 
@@ -31,7 +35,14 @@ async def failing(reporter: Reporter | None = None) -> tuple[State, Cycle]:
     log = MemoryLog(lambda: 0)
     await log.create(reports())
     producer = await log.producer("scheduler")
-    cycle = Cycle(decider, state, producer, cast(Any, None), reporter or _FailingReporter())
+    cycle = Cycle(
+        decider,
+        state,
+        producer,
+        cast(Any, None),
+        reporter or _FailingReporter(),
+        fold_configuration=nothing_to_fold,
+    )
     await cycle.run_once()
     return state, cycle
 

@@ -26,7 +26,7 @@ class _Outbox:
         if len(values) == 1:
             self.rows = [row for row in self.rows if row["number"] not in values[0]]
         else:
-            key, value = values
+            key, value, _channel = values
             self.rows.append({"number": len(self.rows), "key": key, "value": value})
 
 

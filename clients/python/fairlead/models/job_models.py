@@ -101,7 +101,7 @@ class Permission(RequestModel, frozen=True, kw_only=True):
     verbs: tuple[str, ...]
 
 
-QUEUE_BY_SERVER: Final = ("version", "position")
+QUEUE_BY_SERVER: Final = ("version", "position", "pending")
 """Fields of a queue that only the server sets."""
 
 
@@ -110,13 +110,16 @@ class Queue(ResponseModel, frozen=True, kw_only=True, omit_defaults=True):
     `order`: of its jobs and groups within a class value, `fifo` (by priority, then submission) or
     `fair` (by weighted running time, least first).
 
-    The server sets `version` and `position`. `replace_queue` replaces only this `version`; a read
-    with `after=position` includes this state of the queue.
+    The server sets `version`, `position` and `pending`. `replace_queue` replaces only this
+    `version`; a read with `after=position` includes this state of the queue. `pending`: the change
+    that returned this is stored, but jobs that are submitted now can be scheduled without it,
+    because the log is not available.
     """
 
     name: str
     version: int = 0
     position: str = ""
+    pending: bool = False
     weight: float = 1.0
     cordoned: bool = False
     reason: str = ""

@@ -10,7 +10,7 @@ Failures outside of the pure decisions (log, database) end the process.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -67,16 +67,19 @@ class Cycle:
         pool: Pool,
         reporter: Reporter,
         *,
+        fold_configuration: Callable[[], Awaitable[None]],
         full_disk: FullDisk | None = None,
         now_ms: Callable[[], int] = clock.now_ms,
         monotonic_s: Callable[[], float] = clock.monotonic_s,
         offload: Offload = in_thread,
     ) -> None:
+        """`fold_configuration` waits until everything is folded that `fairlead.config` has now."""
         self._decider = decider
         self._state = state
         self._producer = producer
         self._database = pool
         self._reporter = reporter
+        self._fold_configuration = fold_configuration
         self._full_disk = full_disk or FullDisk(Disk())
         self._reported_s: dict[str, float] = {}
         self.written: dict[int, int] = {}
@@ -94,8 +97,15 @@ class Cycle:
     async def decide_and_append(self) -> None:
         """Decide everything that is due now, and append it."""
         begun_s = self._monotonic_s()
-        async with self._state.fold_lock:
+        async with self._state.lookup_lock:
+            # No job is folded meanwhile. So a job is decided with every change of a queue or a
+            # cordon that preceded its submission in the log (decision 0118).
+            await self._fold_configuration()
+            await self._state.fold_lock.acquire()
+        try:
             decided = await self._decide(begun_s)
+        finally:
+            self._state.fold_lock.release()
         decided_s = self._monotonic_s()
         await self._append(decided.housekeeping.batches())
         for batches in decided.rounds:

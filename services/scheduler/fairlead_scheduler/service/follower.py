@@ -43,7 +43,8 @@ class State:
         """Held while the state changes and while a cycle decides, partly in a thread: rows do not
         change under a round."""
         self.lookup_lock = asyncio.Lock()
-        """Held from the look-up of ids until their events are folded; taken before `fold_lock`."""
+        """Held from the look-up of ids until their events are folded, and while a cycle waits for
+        the configuration; taken before `fold_lock`."""
         self._moved = asyncio.Condition()
 
     async def advance(self, topic: str, positions: Positions) -> None:

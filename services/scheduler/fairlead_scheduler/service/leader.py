@@ -130,6 +130,7 @@ async def lead(
         producer,
         pool,
         reporter,
+        fold_configuration=partial(_fold_configuration, log, state),
         full_disk=full_disk,
         now_ms=log_clock.now_ms,
     )
@@ -145,6 +146,10 @@ async def lead(
         tasks.create_task(heartbeats.run(), name="heartbeat")
         tasks.create_task(_run_cycles(settings, log, state, cycle, reporter), name="cycle")
         tasks.create_task(_prune_regularly(settings, pool, state, full_disk), name="prune")
+
+
+async def _fold_configuration(log: EventLog, state: State) -> None:
+    await state.wait_until_folded(CONFIG, await log.end_positions(CONFIG))
 
 
 async def _read_leases(log: EventLog, state: State) -> Leases:

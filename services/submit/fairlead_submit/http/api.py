@@ -23,10 +23,15 @@ def routers(service: Service) -> list[APIRouter]:
         group_change_routes(service),
         array_change_routes(service),
         queue_routes(
-            service.queues, service.job_views, service.permissions, classes, service.secrets
+            service.queues,
+            service.job_views,
+            service.permissions,
+            classes,
+            service.secrets,
+            service.wait_until_relayed,
         ),
         secret_routes(service.queues, service.secrets),
-        executor_routes(service.cordons, service.cluster_view),
+        executor_routes(service.cordons, service.cluster_view, service.wait_until_relayed),
         token_routes(service.settings, service.pool, service.identify),
         session_routes(service.settings, service.pool, service.identify),
         sign_in_routes(service.settings, service.pool, service.identify),

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
+from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import require_role
@@ -18,6 +19,7 @@ from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.service.outbox_relay import RelayWait
 from fairlead_submit.store.configuration_store import CordonStore
 
 _decoder: Final = Decoder(request_types.ExecutorCordon)
@@ -28,7 +30,8 @@ ExecutorName = Annotated[str, Path(max_length=253)]
 class CordonView(msgspec.Struct, frozen=True):
     """The cordon of an executor, or of one of its nodes, as the API returns it.
 
-    Reads with `after` set to `position` include it.
+    Reads with `after` set to `position` include it. `pending`: it is stored, but the log does not
+    have it yet, so jobs that are submitted now can be scheduled without it. Absent otherwise.
     """
 
     executor: str
@@ -37,9 +40,12 @@ class CordonView(msgspec.Struct, frozen=True):
     reason: str
     version: int
     position: str
+    pending: bool | UnsetType = UNSET
 
 
-def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRouter:
+def executor_routes(
+    cordons: CordonStore, cluster_view: ClusterView, wait_until_relayed: RelayWait
+) -> APIRouter:
     """The routes that cordon executors and nodes."""
     router = APIRouter(prefix="/api/v1", tags=["executors"])
     documented: dict[str, Any] = {
@@ -50,7 +56,7 @@ def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRoute
         },
         "openapi_extra": openapi_schemas.describe_body(request_types.ExecutorCordon),
     }
-    set_cordon = _cordon_endpoint(cordons, cluster_view)
+    set_cordon = _cordon_endpoint(cordons, cluster_view, wait_until_relayed)
 
     async def cordon_executor(request: Request, executor: ExecutorName) -> Response:
         return await set_cordon(request, executor, None)
@@ -74,7 +80,7 @@ def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRoute
 
 
 def _cordon_endpoint(
-    cordons: CordonStore, cluster_view: ClusterView
+    cordons: CordonStore, cluster_view: ClusterView, wait_until_relayed: RelayWait
 ) -> Callable[[Request, str, str | None], Awaitable[Response]]:
     async def set_cordon(request: Request, executor: str, node: str | None) -> Response:
         caller = deps.request_context(request).caller
@@ -105,6 +111,7 @@ def _cordon_endpoint(
             reason=made.reason,
             version=made.version,
             position=configuration.position(made),
+            pending=UNSET if await wait_until_relayed(made) else True,
         )
         return Response(msgspec.json.encode(view), media_type="application/json")
 

@@ -27,6 +27,7 @@ from fairlead_submit.domain.job_terms import check_labels, make_retry_policy
 from fairlead_submit.domain.pods import pod_spec
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
+from fairlead_submit.service.outbox_relay import RelayWait
 from fairlead_submit.store.configuration_store import (
     QueueStore,
     etag_mismatch,
@@ -45,7 +46,12 @@ _cordon_decoder: Final = Decoder(request_types.Cordon)
 
 
 class QueueView(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue as the API returns it; reads with `after` set to `position` include this version."""
+    """A queue as the API returns it; reads with `after` set to `position` include this version.
+
+    `pending`, in the response to a change: the change is stored, but the log does not have it yet,
+    so jobs that are submitted now can be scheduled without it. It follows when the log is
+    available. Absent otherwise: the change is in effect for everything submitted from now on.
+    """
 
     name: str
     version: int
@@ -58,6 +64,7 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str]
     retry_policy: RetryPolicy | None
     order: str
+    pending: bool | UnsetType = UNSET
 
 
 class QueuePage(msgspec.Struct, frozen=True):
@@ -82,14 +89,15 @@ def queue_routes(
     permissions: QueuePermissions,
     classes: Collection[str],
     secrets: SecretStore,
+    wait_until_relayed: RelayWait,
 ) -> APIRouter:
     """The routes that create, return and change queues. `classes`: the priority classes."""
     router = APIRouter(prefix="/api/v1", tags=["queues"], route_class=StrictRoute)
     _add_read_routes(router, queues, permissions)
-    _add_creation(router, queues, classes)
-    _add_replacement(router, queues, classes)
-    _add_removal(router, queues, job_views, secrets)
-    _add_cordon_routes(router, queues)
+    _add_creation(router, queues, classes, wait_until_relayed)
+    _add_replacement(router, queues, classes, wait_until_relayed)
+    _add_removal(router, queues, job_views, secrets, wait_until_relayed)
+    _add_cordon_routes(router, queues, wait_until_relayed)
     return router
 
 
@@ -152,7 +160,12 @@ def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePe
             await asyncio.sleep(min(POLL_S, left_s))
 
 
-def _add_creation(router: APIRouter, queues: QueueStore, classes: Collection[str]) -> None:
+def _add_creation(
+    router: APIRouter,
+    queues: QueueStore,
+    classes: Collection[str],
+    wait_until_relayed: RelayWait,
+) -> None:
     @router.post(
         "/queues",
         summary="Create a queue",
@@ -177,10 +190,17 @@ def _add_creation(router: APIRouter, queues: QueueStore, classes: Collection[str
         made = await queues.create(queue, dry_run=dry_run)
         if made is None:
             raise Problem("conflict", f"Queue {queue.name!r} already exists.")
-        return _queue_response(made, 200 if dry_run else 201)
+        if dry_run:
+            return _queue_response(made)
+        return _queue_response(made, 201, is_relayed=await wait_until_relayed(made))
 
 
-def _add_replacement(router: APIRouter, queues: QueueStore, classes: Collection[str]) -> None:
+def _add_replacement(
+    router: APIRouter,
+    queues: QueueStore,
+    classes: Collection[str],
+    wait_until_relayed: RelayWait,
+) -> None:
     @router.put(
         "/queues/{name}",
         summary="Replace a queue; `If-Match` with its ETag guards against other changes",
@@ -209,11 +229,15 @@ def _add_replacement(router: APIRouter, queues: QueueStore, classes: Collection[
             request.headers.get("if-match"),
             dry_run=dry_run,
         )
-        return _queue_response(changed)
+        return _queue_response(changed, is_relayed=dry_run or await wait_until_relayed(changed))
 
 
 def _add_removal(
-    router: APIRouter, queues: QueueStore, job_views: JobViews, secrets: SecretStore
+    router: APIRouter,
+    queues: QueueStore,
+    job_views: JobViews,
+    secrets: SecretStore,
+    wait_until_relayed: RelayWait,
 ) -> None:
     @router.delete(
         "/queues/{name}",
@@ -251,16 +275,19 @@ def _add_removal(
                 "conflict",
                 f"Queue {name!r} has {live} jobs that have not ended. Cancel or await them.",
             )
-        await queues.change(
+        deleted = await queues.change(
             name,
             lambda old: msgspec.structs.replace(old, deleted=True, by=caller.name),
             if_match,
         )
+        await wait_until_relayed(deleted)
         await secrets.delete_all(name)
         return Response(status_code=204)
 
 
-def _add_cordon_routes(router: APIRouter, queues: QueueStore) -> None:
+def _add_cordon_routes(
+    router: APIRouter, queues: QueueStore, wait_until_relayed: RelayWait
+) -> None:
     def cordoning(cordoned: bool) -> Callable[..., Any]:
         async def endpoint(request: Request, name: str) -> Response:
             caller = deps.request_context(request).caller
@@ -270,15 +297,14 @@ def _add_cordon_routes(router: APIRouter, queues: QueueStore) -> None:
             given, found = _cordon_decoder(content) if content else (request_types.Cordon(), [])
             if found:
                 raise validation_problem(found)
-            return _queue_response(
-                await queues.change(
-                    name,
-                    lambda old: msgspec.structs.replace(
-                        old, cordoned=cordoned, reason=given.reason or "", by=caller.name
-                    ),
-                    request.headers.get("if-match"),
-                )
+            changed = await queues.change(
+                name,
+                lambda old: msgspec.structs.replace(
+                    old, cordoned=cordoned, reason=given.reason or "", by=caller.name
+                ),
+                request.headers.get("if-match"),
             )
+            return _queue_response(changed, is_relayed=await wait_until_relayed(changed))
 
         return endpoint
 
@@ -362,7 +388,7 @@ def _check_limit(
         )
 
 
-def _make_view(queue: configuration.Queue) -> QueueView:
+def _make_view(queue: configuration.Queue, *, is_relayed: bool = True) -> QueueView:
     return QueueView(
         name=queue.name,
         version=queue.version,
@@ -375,12 +401,15 @@ def _make_view(queue: configuration.Queue) -> QueueView:
         labels=queue.labels,
         retry_policy=queue.retry_policy,
         order=queue.order,
+        pending=UNSET if is_relayed else True,
     )
 
 
-def _queue_response(queue: configuration.Queue, status: int = 200) -> Response:
+def _queue_response(
+    queue: configuration.Queue, status: int = 200, *, is_relayed: bool = True
+) -> Response:
     return Response(
-        msgspec.json.encode(_make_view(queue)),
+        msgspec.json.encode(_make_view(queue, is_relayed=is_relayed)),
         status,
         headers={"ETag": make_etag(queue)},
         media_type="application/json",

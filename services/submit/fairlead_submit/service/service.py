@@ -20,7 +20,7 @@ from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check, Degraded
 from fairlead_common.web.auth import Authenticator
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
-from fairlead_submit.service import configuration_repair
+from fairlead_submit.service import configuration_repair, outbox_relay
 from fairlead_submit.service.action_service import ActionService
 from fairlead_submit.service.arrays.array_service import ArrayService
 from fairlead_submit.service.cluster_view import ClusterView
@@ -70,8 +70,9 @@ class Service:
         self._validation = FairValidation()
         self._quotas = QuotaTracker(settings.quotas, JobViews(pool, log))
         self.identify: Final = Authenticator(pool, settings, now_s)
-        self.queues: Final = QueueStore(pool, self._relay.wake)
-        self.cordons: Final = CordonStore(pool, self._relay.wake)
+        self.queues: Final = QueueStore(pool)
+        self.cordons: Final = CordonStore(pool)
+        self.wait_until_relayed: Final = partial(outbox_relay.wait_until_relayed, pool)
         self.secrets: Final = SecretStore(pool, Keyring(settings.secrets_key))
         self.job_views: Final = JobViews(pool, log)
         self.permissions: Final = QueuePermissions(pool)

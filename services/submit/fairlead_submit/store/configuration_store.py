@@ -28,22 +28,11 @@ CACHE_MAX: Final = 10_000
 _encoder: Final = msgspec.json.Encoder()
 
 
-OutboxListener = Callable[[], None]
-"""Called after a change was written to the outbox."""
-
-
 class QueueStore:
     """Reads and changes queues. Every method can raise `DatabaseUnavailable`."""
 
-    def __init__(
-        self,
-        pool: db.Pool,
-        on_change: OutboxListener = lambda: None,
-        now_s: Callable[[], float] = clock.monotonic_s,
-    ) -> None:
-        """`on_change` is called after a change was written to the outbox."""
+    def __init__(self, pool: db.Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
         self._pool = pool
-        self._on_change = on_change
         self._cache: TTLCache[str, Queue] = TTLCache(CACHE_MAX, CACHE_S, timer=now_s)
         self._single_flight: SingleFlight[str, Queue | None] = SingleFlight()
 
@@ -98,7 +87,6 @@ class QueueStore:
                 if not await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
                     return None
                 await write_to_outbox(connection, made)
-        self._on_change()
         return self._keep(made)
 
     async def change(
@@ -134,7 +122,6 @@ class QueueStore:
                     SQL["update_queue"], name, version, _encoder.encode(made), made.deleted
                 )
                 await write_to_outbox(connection, made)
-        self._on_change()
         self._cache.pop(name, None)
         return made if made.deleted else self._keep(made)
 
@@ -151,10 +138,8 @@ class QueueStore:
 class CordonStore:
     """Stores cordons. Raises `DatabaseUnavailable`."""
 
-    def __init__(self, pool: db.Pool, on_change: OutboxListener) -> None:
-        """`on_change` is called after a change was written to the outbox."""
+    def __init__(self, pool: db.Pool) -> None:
         self._pool = pool
-        self._on_change = on_change
 
     async def set_cordon(self, cordon: Cordon) -> Cordon:
         """Store a cordon and return it with its version, or the present one if it is equal."""
@@ -172,7 +157,6 @@ class CordonStore:
                 made = msgspec.structs.replace(cordon, version=version)
                 await connection.execute(SQL["put_cordon"], key, version, _encoder.encode(made))
                 await write_to_outbox(connection, made)
-        self._on_change()
         return made
 
 

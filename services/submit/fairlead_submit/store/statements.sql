@@ -44,13 +44,24 @@ ON CONFLICT (key) DO UPDATE
 SET version = excluded.version, value = excluded.value, changed_at = now();
 
 -- name: insert_outbox
-INSERT INTO fairlead_submit.outbox (key, value) VALUES ($1, $2);
+-- The commit notifies the process that relays, on channel $3.
+WITH inserted AS (
+    INSERT INTO fairlead_submit.outbox (key, value) VALUES ($1, $2) RETURNING number
+)
+SELECT pg_notify($3, '') FROM inserted;
 
 -- name: read_outbox
 SELECT number, key, value FROM fairlead_submit.outbox ORDER BY number LIMIT $1;
 
 -- name: delete_outbox
 DELETE FROM fairlead_submit.outbox WHERE number = ANY ($1);
+
+-- name: read_newest_outbox_number
+SELECT max(number) FROM fairlead_submit.outbox WHERE key = $1;
+
+-- name: has_outbox_rows
+-- Whether a row of this key, up to a number, is not relayed yet.
+SELECT EXISTS (SELECT FROM fairlead_submit.outbox WHERE key = $1 AND number <= $2);
 
 -- name: delete_expired_queues
 -- Queues that were deleted so long ago that every reader has folded the deletion.

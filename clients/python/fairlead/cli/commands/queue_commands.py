@@ -227,8 +227,14 @@ def cordon(
 ) -> None:
     """Start no new runs of a queue; current runs continue."""
     with command_base.connect(context) as client:
-        client.cordon_queue(name, reason=reason)
-    typer.echo(f"queue {name} cordoned: none of its jobs will be started")
+        pending = client.cordon_queue(name, reason=reason).pending
+    if pending:
+        typer.echo(
+            f"queue {name} will be cordoned when the log is available; its jobs can be started"
+            " until then"
+        )
+    else:
+        typer.echo(f"queue {name} cordoned: none of its jobs will be started")
 
 
 def uncordon(context: typer.Context, name: Name) -> None:
