@@ -20,7 +20,7 @@ def airflow(
     standalone: StandaloneInstallation,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[AirflowInstallation]:
-    """A running Airflow with the DAGs of these tests and of the example."""
+    """A running Airflow with the DAGs of these tests and of the examples."""
     databases = made_database(postgres_server)
     try:
         installation = AirflowInstallation(

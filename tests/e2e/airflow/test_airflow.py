@@ -298,6 +298,16 @@ def test_example_passes_results_of_functions_between_jobs(
     assert "[report stdout] 78666 prime numbers" in run.log("report")
 
 
+def test_example_maps_a_task_over_jobs(airflow: AirflowInstallation, client: Client) -> None:
+    run = DagRun(airflow, "parameter_sweep", {"largest": 2})
+    assert run.wait_for_end() == "success"
+    assert run.xcom("count_ended") == {"SUCCEEDED": 2}
+    assert [job.client_id for job in jobs_of(client, run, "approximate")] == [
+        "approximate.0",
+        "approximate.1",
+    ]
+
+
 async def read(airflow: AirflowInstallation, path: str) -> Any:
     return await asyncio.to_thread(airflow.request, "GET", path)
 
