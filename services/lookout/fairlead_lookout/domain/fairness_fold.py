@@ -46,6 +46,16 @@ class ReportedShare(msgspec.Struct, frozen=True):
     summed_ms: int
 
 
+class ShareMeans(msgspec.Struct, frozen=True):
+    """Means over a time: shares of 1.0, and jobs."""
+
+    share: float
+    fair_share: float
+    demand_share: float
+    queued: float
+    running: float
+
+
 class ShareTotals(msgspec.Struct):
     """Values x ms of one bucket."""
 
@@ -64,6 +74,16 @@ class ShareTotals(msgspec.Struct):
         self.demand_share += share.demand_share * ms
         self.queued += share.queued * ms
         self.running += share.running * ms
+
+    def means(self) -> ShareMeans:
+        """The means of a bucket that is not empty."""
+        return ShareMeans(
+            share=self.actual_share / self.ms,
+            fair_share=self.fair_share / self.ms,
+            demand_share=self.demand_share / self.ms,
+            queued=self.queued / self.ms,
+            running=self.running / self.ms,
+        )
 
 
 class FairnessChanges(msgspec.Struct, frozen=True):

@@ -408,15 +408,16 @@ def describe_job_sets(page: JobSetPage, count: str | None = None) -> JobSetsResp
 
 
 def describe_shares(start_ms: int, pool: str, totals: ShareTotals) -> ShareResponse:
-    """Means from totals that are weighted with ms."""
+    """The means of a bucket that is not empty, as the API returns them."""
+    means = totals.means()
     return ShareResponse(
         time=timestamps.rfc3339(start_ms),
         pool=pool,
-        share=round(totals.actual_share / totals.ms, 6),
-        fair_share=round(totals.fair_share / totals.ms, 6),
-        demand_share=round(totals.demand_share / totals.ms, 6),
-        queued=round(totals.queued / totals.ms, 3),
-        running=round(totals.running / totals.ms, 3),
+        share=round(means.share, 6),
+        fair_share=round(means.fair_share, 6),
+        demand_share=round(means.demand_share, 6),
+        queued=round(means.queued, 3),
+        running=round(means.running, 3),
     )
 
 

@@ -195,11 +195,9 @@ async def _read_rows(
 
 
 def _describe_queue(queue: str, totals: ShareTotals) -> QueueFairness:
+    means = totals.means()
     return QueueFairness(
-        queue,
-        share=totals.actual_share / totals.ms,
-        fair_share=totals.fair_share / totals.ms,
-        waiting=totals.queued / totals.ms,
+        queue, share=means.share, fair_share=means.fair_share, waiting=means.queued
     )
 
 
