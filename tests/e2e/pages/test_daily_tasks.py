@@ -115,8 +115,8 @@ async def see_jobs_of_a_node(clicks: Clicks) -> None:
 async def see_cordoned_nodes(clicks: Clicks) -> None:
     await clicks.main("Clusters")
     await clicks.link("e")
-    await expect(clicks.page.locator(".map rect")).to_have_count(NODES)
-    await expect(clicks.page.locator(".map rect.closed")).to_have_count(1)
+    await expect(clicks.page.locator(".map .cells .cell")).to_have_count(NODES)
+    await expect(clicks.page.locator(".map .cells .closed")).to_have_count(1)
 
 
 async def see_why_a_queue_waits(clicks: Clicks) -> None:

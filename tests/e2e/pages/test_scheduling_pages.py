@@ -26,6 +26,18 @@ async def check_width(page: Page) -> None:
     assert width <= PHONE["width"]
 
 
+async def check_cells(page: Page) -> None:
+    """A cell is easy to see and to point at, also on a phone."""
+    before = page.viewport_size
+    assert before is not None
+    for size in (PHONE, before):
+        await page.set_viewport_size(size)  # type: ignore[arg-type]
+        box = await page.locator(".map .cells .cell").first.bounding_box()
+        assert box is not None
+        assert 16 <= box["width"] <= 32
+        assert abs(box["width"] - box["height"]) < 1
+
+
 async def test_from_the_queues_over_a_pool_to_its_rounds(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
@@ -76,8 +88,9 @@ async def test_from_the_clusters_to_a_node_and_its_jobs(
         await expect(page.locator("tr[data-cluster=e]")).to_contain_text("960")
         await check_width(page)
         await page.get_by_role("link", name="e", exact=True).click()
-        await expect(page.locator(".map rect")).to_have_count(NODES)
-        await expect(page.locator(".map rect.closed")).to_have_count(1)
+        await expect(page.locator(".map .cells .cell")).to_have_count(NODES)
+        await expect(page.locator(".map .cells .closed")).to_have_count(1)
+        await check_cells(page)
         await check_width(page)
         await page.get_by_label("Node name contains").fill("n0")
         await page.get_by_role("button", name="Show").click()
@@ -91,7 +104,7 @@ async def test_from_the_clusters_to_a_node_and_its_jobs(
         await page.get_by_role("link", name=f"Show all {NODES} nodes").click()
         await page.get_by_role("link", name="memory").click()
         label = f"Use of memory on {NODES} nodes; the table below has the numbers"
-        await expect(page.locator(".map svg")).to_have_attribute("aria-label", label)
+        await expect(page.locator(".map .cells")).to_have_attribute("aria-label", label)
         await page.goto(address(harness, "/clusters/nowhere"))
         await expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
 

@@ -71,13 +71,14 @@ def test_lines_stay_in_their_box_and_each_pool_has_a_chart() -> None:
 
 
 def test_a_trimmed_chart_begins_with_the_first_share_and_has_at_least_an_hour() -> None:
-    for hour, begin_hour in ((0, 0), (20, 20), (23, 23)):
+    for hour, begin_hour, span in ((0, 0, "24 hours"), (20, 20, "4 hours"), (23, 23, "60 minutes")):
         point = ShareResponse(
             time=timestamps.rfc3339(hour * HOUR_MS), pool="a", share=0.1, fair_share=0.2,
             demand_share=3.0, queued=1, running=0,
         )  # fmt: skip
         (chart,) = share_charts.draw_charts(found([point]), is_trimmed=True)
         assert chart.times[0] == timestamps.rfc3339(begin_hour * HOUR_MS)
+        assert chart.span == span
         assert read_line(chart.share)[0][0] == 0
         assert (chart.is_cut, chart.is_long) == (True, False)
         assert chart.waiting_ticks == ["1 job", "0"]

@@ -38,6 +38,25 @@ async def test_pools_and_queues_without_reports_are_removed() -> None:
     assert mirror._keys_of_pool == mirror._keys_of_queue == {}
 
 
+async def test_a_cache_is_current_once_it_has_what_the_topic_had_when_it_was_asked() -> None:
+    log = MemoryLog(lambda: 0)
+    await log.create(topics.config())
+    await (await log.producer("submit")).append(
+        [configuration.record(configuration.Queue(name="a"))]
+    )
+    mirror = ConfigurationCache(log, away_s=10.0)
+    waits = asyncio.create_task(mirror.wait_until_current(60.0))
+    following = asyncio.create_task(mirror.run())
+    try:
+        assert await waits
+        assert mirror.find_queue("a") is not None
+        assert await mirror.wait_until_current(60.0)
+        log.core.away = True
+        assert not await mirror.wait_until_current(60.0)
+    finally:
+        following.cancel()
+
+
 async def test_keys_deleted_while_the_log_was_away_are_removed() -> None:
     log = MemoryLog(lambda: 0)
     await log.create(topics.reports())

@@ -10,7 +10,6 @@ from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import configuration
 from fairlead_common.service import clock
 from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import After, Wait
@@ -87,12 +86,18 @@ async def require_queue(deps: Deps, visible_queues: QueueScope, queue: str) -> N
             return
         if (await deps.view.read_job_sets(JobSetFilter(queue=queue), 1, None)).job_sets:
             return
-        key = configuration.key(configuration.Queue(name=queue))
-        with Slot(deps, "waits"):  # it may have been created a moment ago
-            await deps.configuration.wait_for({key: 1}, APPEAR_S_MAX)
-        if deps.configuration.find_queue(queue) is not None:
+        if await is_created(deps, queue):
             return
     raise Problem("not-found", f"Queue {queue!r} does not exist.")
+
+
+async def is_created(deps: Deps, queue: str) -> bool:
+    """Whether the queue exists, also if it was created a moment ago: the log has a queue before its
+    creation is answered."""
+    if deps.configuration.find_queue(queue) is None:
+        with Slot(deps, "waits"):
+            await deps.configuration.wait_until_current(APPEAR_S_MAX)
+    return deps.configuration.find_queue(queue) is not None
 
 
 async def read_until(

@@ -12,12 +12,13 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.domain.errors import LogError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.records import clusters as facts
 from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.log import EventLog, caught_up, quarantine
 from fairlead_common.log.compacted_view import CompactedReader, CompactedView
-from fairlead_common.log.protocol import Entry
+from fairlead_common.log.protocol import Entry, Positions
 from fairlead_common.log.quarantine import RENEW_S, QuarantinedRecord
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, QUARANTINE, REPORTS
 from fairlead_common.service import clock
@@ -38,6 +39,7 @@ class TopicCache:
         self.ready = False
         self._log = log
         self._topic = topic
+        self._positions: Positions = {}
         self._was_full = False
         self._changed = asyncio.Event()
         self._outages = Outages(f"the cache of {topic}", away_s)
@@ -60,7 +62,20 @@ class TopicCache:
         """Follow the topic for ever. Raises `LogUnavailable` after a long outage of the log."""
         await self._outages.run_sessions(self._follow)
 
+    async def wait_until_current(self, wait_s: float) -> bool:
+        """Wait until everything is folded that the topic has now; False if that takes longer than
+        `wait_s`, or the log is unavailable."""
+        try:
+            async with asyncio.timeout(wait_s):
+                end = await self._log.end_positions(self._topic)
+                while not caught_up(self._positions, end):
+                    await self._changed.wait()
+        except (TimeoutError, LogError):
+            return False
+        return True
+
     async def _follow(self) -> None:
+        self._positions = {}
         end = await self._log.end_positions(self._topic)
         reader = await CompactedReader.open(self._log, self._topic, live=self._view.values)
         try:
@@ -69,6 +84,7 @@ class TopicCache:
             while True:
                 batch = await reader.read()
                 self._outages.report_progress()
+                self._positions = batch.positions
                 self._fold(batch.entries)
                 self.ready = self.ready or caught_up(batch.positions, end)
         finally:

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import configuration
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth, etags, openapi, request_body
@@ -23,9 +22,9 @@ from fairlead_lookout.domain.webhooks.webhook_requests import (
     preview_webhook,
 )
 from fairlead_lookout.domain.webhooks.webhook_types import SECRET_PREFIX, Webhook
-from fairlead_lookout.http.deps import Deps, Slot
+from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.json_answers import document_responses, json_response
-from fairlead_lookout.http.long_polls import APPEAR_S_MAX, after_position
+from fairlead_lookout.http.long_polls import after_position, is_created
 from fairlead_lookout.http.request_parameters import Cursor, Limit
 from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator, webhook_not_found
 from fairlead_lookout.http.webhook_responses import (
@@ -261,7 +260,7 @@ async def _read_webhook(
     queue = checked.filter.queue
     try:
         await access.require(caller, queue)
-        exists = queue is None or await _queue_exists(deps, queue)
+        exists = queue is None or await is_created(deps, queue)
     except Problem as problem:
         if problem.slug != "not-found":
             raise
@@ -269,14 +268,6 @@ async def _read_webhook(
     if not exists:
         raise validation_problem([FieldError("/filter/queue", f"queue {queue!r} does not exist")])
     return checked
-
-
-async def _queue_exists(deps: Deps, name: str) -> bool:
-    if deps.configuration.find_queue(name) is None:
-        key = configuration.key(configuration.Queue(name=name))
-        with Slot(deps, "waits"):  # it may have been created a moment ago
-            await deps.configuration.wait_for({key: 1}, APPEAR_S_MAX)
-    return deps.configuration.find_queue(name) is not None
 
 
 def _require_key(deps: Deps) -> None:

@@ -21,7 +21,6 @@ from fairlead_lookout.http.responses import ClusterResponse, NodeResponse
 PATH: Final = "/clusters"
 NODES_DRAWN_MAX: Final = 5_000
 NODES_LISTED_MAX: Final = 50
-CELLS_PER_ROW: Final = 50
 LEVELS: Final = 4
 """Colours of the heat map between free and full."""
 MAIN_RESOURCES: Final = (quantities.CPU, quantities.MEMORY)
@@ -50,8 +49,6 @@ class NodeCell(msgspec.Struct, frozen=True):
     """A node in the heat map. `level`: `free`, `full`, or from 1 to `LEVELS` between them."""
 
     node: str
-    column: int
-    row: int
     level: str
     percent: int
     closed: bool
@@ -132,7 +129,6 @@ async def _cluster(
             "resource": chosen,
             "q": q or "",
             "cells": draw_cells(nodes[:NODES_DRAWN_MAX], chosen),
-            "cells_per_row": CELLS_PER_ROW,
             "nodes": listed,
             "bars": {node.node: draw_bars(node.used, node.allocatable) for node in listed},
             "matching": len(nodes),
@@ -181,18 +177,15 @@ def order_resources(names: "set[str] | dict[str, float | int]") -> list[str]:
 
 
 def draw_cells(nodes: list[NodeResponse], resource: str) -> list[NodeCell]:
-    """The heat map: rows of `CELLS_PER_ROW` nodes, coloured by the use of the resource."""
+    """The heat map: a cell for each node, coloured by the use of the resource."""
     cells = []
-    for at, node in enumerate(nodes):
+    for node in nodes:
         total = node.allocatable.get(resource, 0)
         fraction = min(1.0, node.used.get(resource, 0) / total) if total else 0.0
         level = "free" if fraction == 0 else str(min(LEVELS, 1 + int(LEVELS * fraction)))
-        row, column = divmod(at, CELLS_PER_ROW)
         cells.append(
             NodeCell(
                 node=node.node,
-                column=column,
-                row=row,
                 level="full" if fraction >= 1 else level,
                 percent=round(100 * fraction),
                 closed=node.cordoned or node.unschedulable,

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain import timestamps
-from fairlead_lookout.domain.fairness_fold import ShareTotals
+from fairlead_lookout.domain.fairness_fold import MINUTE_MS, ShareTotals
 from fairlead_lookout.domain.resource_usage import HOUR_MS
 from fairlead_lookout.http.responses import FairnessResponse
 
@@ -31,7 +31,8 @@ class ShareChart(msgspec.Struct, frozen=True):
 
     `waiting`: the jobs that wait, in a box of their own. Ticks are the texts beside the axes: of
     shares and jobs from the top down. `times`: the first one, the middle and the last, of more
-    than a day if `is_long`. `is_cut`: some demand is above the upper edge.
+    than a day if `is_long`; `span`: the time between the first and the last, as text. `is_cut`:
+    some demand is above the upper edge.
     """
 
     pool: str
@@ -44,20 +45,15 @@ class ShareChart(msgspec.Struct, frozen=True):
     share_ticks: list[str]
     waiting_ticks: list[str]
     times: list[str]
+    span: str
     is_long: bool
     is_cut: bool
 
 
 def make_point(start_ms: int, totals: ShareTotals) -> SharePoint:
     """The means of a bucket that is not empty."""
-    ms = totals.ms
-    return SharePoint(
-        start_ms,
-        totals.actual_share / ms,
-        totals.fair_share / ms,
-        totals.demand_share / ms,
-        totals.queued / ms,
-    )
+    means = totals.means()
+    return SharePoint(start_ms, means.share, means.fair_share, means.demand_share, means.queued)
 
 
 def draw_charts(found: FairnessResponse, *, is_trimmed: bool = False) -> list[ShareChart]:
@@ -108,9 +104,18 @@ def draw_chart(
         share_ticks=[f"{100 * top * part:.0f} %" for part in (1, 0.5, 0)],
         waiting_ticks=[f"{waiting_top:,.0f} job{'s' if waiting_top > 1 else ''}", "0"],
         times=[timestamps.rfc3339(ms) for ms in (from_ms, (from_ms + to_ms) // 2, to_ms)],
+        span=_describe_span(to_ms - from_ms),
         is_long=to_ms - from_ms > DAY_MS,
         is_cut=highest > top,
     )
+
+
+def _describe_span(span_ms: int) -> str:
+    """In minutes below two hours, in hours below three days: `60 minutes`, `24 hours`."""
+    for unit, unit_ms, units_min in (("days", DAY_MS, 3), ("hours", HOUR_MS, 2)):
+        if span_ms >= units_min * unit_ms:
+            return f"{round(span_ms / unit_ms)} {unit}"
+    return f"{round(span_ms / MINUTE_MS)} minutes"
 
 
 def _draw_line(steps: Iterable[tuple[int, int]], values: Iterable[float], top: float) -> str:
