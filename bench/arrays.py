@@ -9,7 +9,7 @@ nearly all of them wait. Then it cancels the array, and waits until lookout says
 
 import argparse
 import asyncio
-import tempfile
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +23,10 @@ from fairlead_common.log import topics
 from fairlead_common.log.opening import open_log
 from fairlead_standalone.data.data_folder import Holder
 from fairlead_standalone.service.testing import StandaloneInstallation, memory_bytes
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/arrays.py`
+
+from bench import folders
 
 SETTLE_S: Final = 15.0
 POLL_S: Final = 0.01
@@ -141,7 +145,7 @@ def main() -> None:
     given = parser.parse_args()
     quotas = '{"queueJobsMax": null, "jobsMax": null}'
     with (
-        tempfile.TemporaryDirectory() as folder,
+        folders.temporary_folder("arrays") as folder,
         StandaloneInstallation(Path(folder), environment={"FAIRLEAD_QUOTAS": quotas}) as standalone,
     ):
         standalone.start()

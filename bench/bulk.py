@@ -9,7 +9,6 @@ runs: it is preempted, and does not come back. The last line of output is one JS
 
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/bulk.py`
 
-from bench import arguments
+from bench import arguments, folders
 from fairlead import Client, Filter
 from fairlead.models.job_models import ActionResult
 from fairlead_standalone.service.testing import StandaloneInstallation
@@ -45,7 +44,7 @@ def main() -> None:
     kind = {"count": NODES, "resources": {"cpu": given.jobs // NODES + 1, "memory": "256Gi"}}
     environment = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": [kind]})}
     with (
-        tempfile.TemporaryDirectory(prefix="fairlead-bulk-") as folder,
+        folders.temporary_folder("bulk") as folder,
         StandaloneInstallation(
             Path(folder), "--backend", "simulated", environment=environment
         ) as standalone,

@@ -273,7 +273,7 @@ def main() -> None:
         asyncio.run(load(given.load, given.address))
         return
     given.kinds = given.kinds.split(",")
-    with lookout.servers("fairlead-callers-") as (folder, database, redis):
+    with lookout.servers("callers") as (folder, database, redis):
         found = asyncio.run(run(given, folder, database, redis))
     reached = found["kinds"].get(GOAL_KIND)
     found |= {"goalMs": GOAL_MS, "met": reached is not None and reached["p99Ms"] < GOAL_MS}

@@ -22,7 +22,6 @@ import os
 import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -38,7 +37,7 @@ from fairlead_standalone.service.testing import StandaloneInstallation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/e2e.py`
 
-from bench import history, processes
+from bench import folders, history, processes
 from bench.postgres_costs import PostgresMeter
 from tests.kafka_broker import KafkaBroker
 
@@ -108,7 +107,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="fairlead-e2e-") as folder:
+    with folders.temporary_folder("e2e") as folder:
         found = run(given, Path(folder))
     if not given.json:
         print(json.dumps(found, indent=2))

@@ -28,7 +28,6 @@ import json
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -49,6 +48,7 @@ from fairlead_standalone.servers.embedded_postgres import Postgres
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/history.py`
 
+from bench import folders
 from bench.fold import SPEC
 
 DAY_MS: Final = 86_400_000
@@ -147,7 +147,7 @@ def main() -> None:
             folder = given.folder
             folder.mkdir(parents=True, exist_ok=True)
         else:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
+            folder = Path(stack.enter_context(folders.temporary_folder("history", given.folder)))
         folder.chmod(0o755)
         # The password of data that is used again must be the one that it was made with.
         postgres = Postgres(folder / "pg", password="history", port=free_port())

@@ -7,11 +7,15 @@ Goal: below 700 MB. The last line is one JSON object.
 
 import argparse
 import json
-import tempfile
+import sys
 import time
 from pathlib import Path
 
 from fairlead_standalone.service.testing import StandaloneInstallation, memory_bytes
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/idle.py`
+
+from bench import folders
 
 MEGABYTE = 1_000_000
 GOAL_MB = 700
@@ -22,7 +26,7 @@ def main() -> None:
     parser.add_argument("--rest-seconds", type=float, default=15.0)
     rest_s = parser.parse_args().rest_seconds
     with (
-        tempfile.TemporaryDirectory() as folder,
+        folders.temporary_folder("idle") as folder,
         StandaloneInstallation(Path(folder)) as standalone,
     ):
         standalone.start()

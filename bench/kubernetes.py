@@ -25,7 +25,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -44,7 +43,7 @@ from fairlead_standalone.service.testing import StandaloneInstallation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/kubernetes.py`
 
-from bench import e2e
+from bench import e2e, folders
 from tests.kubernetes_control_plane import ControlPlane
 
 POOL: Final = "bench"
@@ -133,7 +132,7 @@ def main() -> None:
     parser.add_argument("--retained", type=int, default=1_000, help="ended pods per executor")
     parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="fairlead-kubernetes-") as folder:
+    with folders.temporary_folder("kubernetes") as folder:
         found = run(given, Path(folder))
     if not given.json:
         print(json.dumps(found, indent=2))

@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=60, help="of the page that is measured")
     given = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: lookout.CORES])
-    with lookout.servers("fairlead-pages-") as (folder, database, redis):
+    with lookout.servers("live-pages") as (folder, database, redis):
         found = asyncio.run(run(given, database, redis, folder))
     arguments.print_found(given, found)
 

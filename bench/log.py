@@ -14,7 +14,6 @@ import asyncio
 import json
 import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +32,8 @@ from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench import folders
 from tests.kafka_broker import KafkaBroker
 
 EVENT_BYTES: Final = 600
@@ -46,7 +47,7 @@ APPENDS_PER_S: Final = 100
 @contextmanager
 def served(log: str) -> Iterator[str]:
     """The URL of a log of our own of this kind, or the one given."""
-    with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as name:
+    with folders.temporary_folder("log") as name:
         folder = Path(name)
         match log:
             case "postgres":

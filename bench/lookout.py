@@ -19,7 +19,6 @@ import random
 import secrets
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/lookout.py`
 
-from bench import arguments, fold
+from bench import arguments, fold, folders
 from fairlead_common.db import open_pool
 from fairlead_common.domain import ids, position_tokens, shapes
 from fairlead_common.domain.records import events
@@ -86,10 +85,10 @@ class Seeded(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def servers(prefix: str, reused: Path | None = None) -> Iterator[tuple[Path, str, str]]:
+def servers(name: str, reused: Path | None = None) -> Iterator[tuple[Path, str, str]]:
     """A folder, `reused` or a temporary one, and the URLs of a Postgres and a Valkey in it."""
     with contextlib.ExitStack() as stack:
-        folder = reused or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
+        folder = reused or Path(stack.enter_context(folders.temporary_folder(name)))
         folder.chmod(0o755)
         password = "bench" if reused else secrets.token_hex(8)
         postgres = Postgres(folder / "pg", password=password, port=free_port())
@@ -114,7 +113,7 @@ def main() -> None:
         asyncio.run(write(given.write, given.rate))
         return
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # and all that is started here
-    with servers("fairlead-lookout-") as (folder, database, redis):
+    with servers("lookout") as (folder, database, redis):
         found = asyncio.run(run(given, database, redis, folder))
     arguments.print_found(given, found)
 

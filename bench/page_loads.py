@@ -64,7 +64,7 @@ def main() -> None:
     if given.folder:
         given.folder.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: lookout.CORES])
-    with lookout.servers("fairlead-loads-", given.folder) as (folder, database, redis):
+    with lookout.servers("page-loads", given.folder) as (folder, database, redis):
         found = asyncio.run(run(given, database, redis, folder))
     arguments.print_found(given, found)
 

@@ -22,7 +22,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +42,10 @@ from fairlead_standalone.processes.child_process import die_with_parent
 from fairlead_standalone.processes.supervisor import SETTLED_S
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.service.testing import KERNELS, StandaloneInstallation, memory_bytes
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/restart.py`
+
+from bench import folders
 
 CORES: Final = 16
 SHAPES: Final = 400
@@ -93,7 +96,7 @@ def main() -> None:
     environment = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": kinds})}
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start compiles all its modules
     with contextlib.ExitStack() as stack:
-        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = given.folder or Path(stack.enter_context(folders.temporary_folder("restart")))
         folder.mkdir(exist_ok=True)
         standalone = StandaloneInstallation(
             folder, "--backend", "simulated", environment=environment

@@ -16,7 +16,7 @@ import math
 import os
 import random
 import resource
-import tempfile
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +24,10 @@ from typing import Final
 
 from fairlead_scheduler.kernels import compilation
 from fairlead_scheduler.simulate import simulation
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/simulate.py`
+
+from bench import folders
 
 DAY_S: Final = 86_400
 NODES: Final = 1_000
@@ -102,7 +106,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="only the last line is of interest")
     options = parser.parse_args()
     compilation.choose_kernels(os.environ)
-    with tempfile.TemporaryDirectory() as name:
+    with folders.temporary_folder("simulate") as name:
         folder = Path(name)
         order = write(folder, options.jobs, options.arrivals)
         simulated = simulation.read_input(order)

@@ -25,7 +25,6 @@ import itertools
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +41,7 @@ from fairlead_standalone.service.testing import StandaloneInstallation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/soak.py`
 
+from bench import folders
 from bench.soak_limits import HISTORY, Sample, beyond, slopes, superseded, uncompacted
 
 MB: Final = 1e6
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="fail beyond a stated limit")
     parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="fairlead-soak-") as folder:
+    with folders.temporary_folder("soak") as folder:
         found = run(given, Path(folder))
     if not given.json:
         show(found)

@@ -16,7 +16,7 @@ import resource
 import signal
 import statistics
 import subprocess
-import tempfile
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +26,10 @@ from typing import Final
 from fairlead_standalone.processes.child_process import die_with_parent
 from fairlead_standalone.servers import fairlead_services
 from fairlead_standalone.servers.addresses import free_port
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/start.py`
+
+from bench import folders
 
 ROOT = Path(__file__).parent.parent
 GOALS_S = {"warm": 5, "fresh": 90}
@@ -121,7 +125,7 @@ def main() -> None:
     kinds.add_argument("--commands", action="store_true")
     chosen = parser.parse_args()
     kind = "fresh" if chosen.fresh else "warm"
-    with tempfile.TemporaryDirectory() as place:
+    with folders.temporary_folder("start") as place:
         home = Path(place)
         left_out = ("VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
         environment = {name: value for name, value in os.environ.items() if name not in left_out}

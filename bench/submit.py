@@ -19,7 +19,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +33,10 @@ from fairlead_standalone.processes.child_process import RunningProcess, die_with
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_submit.store import configuration_store, schema, token_store
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/submit.py`
+
+from bench import folders
 
 QUEUE = "bench"
 
@@ -244,7 +247,7 @@ def main() -> None:
     kinds = {"alike": equal_job, "ownCommand": own_command, "ownPodSpec": own_spec}
     results: dict[str, object] = {}
     with (
-        tempfile.TemporaryDirectory(prefix="fairlead-bench-") as name,
+        folders.temporary_folder("submit") as name,
         served(Path(name)) as server,
     ):
         uvloop.run(send(server, bodies(equal_job, 5_000, 1_000), 2))

@@ -14,10 +14,10 @@ import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
+from bench import folders
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
 from fairlead_standalone.processes.child_process import RunningProcess, die_with_parent
@@ -94,7 +94,7 @@ def main() -> None:
     failure.add_argument("--cut", action="store_const", const="cut", dest="failure")
     parser.add_argument("--json", action="store_true", help="for uniformity: always printed")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
+    with folders.temporary_folder("takeover") as name, ExitStack() as servers:
         folder = Path(name)
         folder.chmod(0o755)
         password = secrets.token_hex(8)

@@ -12,7 +12,7 @@ import asyncio
 import json
 import multiprocessing
 import random
-import tempfile
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +36,10 @@ from fairlead_lookout.store.webhooks.webhook_store import WebhookStore
 from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/webhooks.py`
+
+from bench import folders
 
 KEY = "a key of a bench"
 BODY = json.dumps({"type": "succeeded", "data": {"jobId": "x" * 28, "filler": "y" * 250}})
@@ -178,7 +182,7 @@ def main() -> None:
     ports = (free_port(), free_port())
     receiver = multiprocessing.get_context("spawn").Process(target=receive, args=ports, daemon=True)
     receiver.start()
-    with tempfile.TemporaryDirectory() as folder:
+    with folders.temporary_folder("webhooks") as folder:
         program = Postgres(Path(folder), password="bench", port=free_port())
         with RunningProcess(program, Path(folder) / "postgres.log") as running:
             running.start()
