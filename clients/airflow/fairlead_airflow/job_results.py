@@ -65,6 +65,23 @@ async def _read_jobs(
             yield job
 
 
+async def list_jobs(
+    client: AsyncClient,
+    where: Filter,
+    jobs: Sequence[Job],
+    *,
+    q: str | None = None,
+    after: str | None = None,
+) -> list[JobFields]:
+    """The jobs of the job set `where`, and its arrays if `jobs` has some. `q`: part of the names of
+    the jobs; `after`: a position that the view has to have reached."""
+    found: list[JobFields] = [job async for job in client.iter_jobs(where, q=q, after=after)]
+    if has_array(jobs):
+        arrays = client.arrays(queue=where.queue, job_set=where.job_set, after=after)
+        found += [describe_array(array) async for array in arrays]
+    return found
+
+
 def read_states(jobs: Iterable[JobFields]) -> dict[str, str]:
     """The states of jobs by client id. A job that is being cancelled counts as cancelled: the next
     try of its task does not wait for it."""

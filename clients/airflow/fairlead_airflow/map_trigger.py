@@ -188,15 +188,12 @@ async def submit_tries(
     client = events.client
     where = Filter(queue=queue, job_set=job_set)
 
-    async def read_states() -> dict[str, str]:
-        after = events.position
-        found: list[JobFields] = [job async for job in client.iter_jobs(where, after=after)]
-        if job_results.has_array([each.job for each in tries]):
-            arrays = client.arrays(queue=queue, job_set=job_set, after=after)
-            found += [job_results.describe_array(array) async for array in arrays]
-        return job_results.read_states(found)
-
-    states = await shared_events.outlast_outages(read_states)
+    found = await shared_events.outlast_outages(
+        lambda: job_results.list_jobs(
+            client, where, [each.job for each in tries], after=events.position
+        )
+    )
+    states = job_results.read_states(found)
     jobs = [job_names.renew_reported_job(each.job, states, each.reported) for each in tries]
 
     async def submit() -> Sequence[SubmittedJob]:

@@ -1,7 +1,7 @@
 """The operator that runs jobs on Fairlead."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import (
     TaskDeferralTimeout,
 )
 
-from fairlead import Client, Filter, Job, SubmitResult, errors
+from fairlead import AsyncClient, Client, Filter, Job, SubmitResult, errors
 from fairlead.models.job_models import JobFields
 from fairlead_airflow import job_names, job_results
 from fairlead_airflow.hook import DEFAULT_CONNECTION, FairleadHook, ServerAddress
@@ -108,7 +108,7 @@ class FairleadSubmitOperator(BaseOperator):
         with Client(address.url, token=address.token) as client:
             jobs = job_names.name_jobs(key, self.build_jobs(context))
             if context["ti"].try_number > key.first_try:
-                found = self._iter_jobs(client, key, job_set, jobs)
+                found = self._list_jobs(address, key, job_set, jobs)
                 jobs = job_names.renew_jobs(jobs, job_results.read_states(found))
             made = client.submit(self.fairlead_queue, job_set, jobs, defaults=self.defaults)
         return job_set, address, made
@@ -136,16 +136,19 @@ class FairleadSubmitOperator(BaseOperator):
             )
         return self.execute_complete(context, asyncio.run(trigger.wait(address)))
 
-    def _iter_jobs(
-        self, client: Client, key: TaskKey, job_set: str, jobs: list[Job]
-    ) -> Iterator[JobFields]:
+    def _list_jobs(
+        self, address: ServerAddress, key: TaskKey, job_set: str, jobs: list[Job]
+    ) -> list[JobFields]:
         """The jobs of this task instance, and possibly others of the job set; arrays if `jobs` has
         some."""
         where = Filter(queue=self.fairlead_queue, job_set=job_set)
-        yield from client.iter_jobs(where, q=job_names.name_mapped_part(key))
-        if job_results.has_array(jobs):
-            for array in client.arrays(queue=self.fairlead_queue, job_set=job_set):
-                yield job_results.describe_array(array)
+
+        async def read() -> list[JobFields]:
+            async with AsyncClient(address.url, token=address.token) as client:
+                part = job_names.name_mapped_part(key)
+                return await job_results.list_jobs(client, where, jobs, q=part)
+
+        return asyncio.run(read())
 
     def build_jobs(self, context: Context) -> list[Job]:
         """The jobs of the task. Subclasses make other jobs."""
@@ -180,14 +183,13 @@ class FairleadSubmitOperator(BaseOperator):
         names = self.list_names(key, jobs)
         address = FairleadHook(self.fairlead_conn_id).read_address()
         try:
-            with Client(address.url, token=address.token) as client:
-                found = self._iter_jobs(client, key, job_set, jobs)
-                ids = [
-                    job.id
-                    for job in found
-                    if not job.has_ended and job_names.is_attempt(job.client_id, names)
-                ]
-                if ids:
+            ids = [
+                job.id
+                for job in self._list_jobs(address, key, job_set, jobs)
+                if not job.has_ended and job_names.is_attempt(job.client_id, names)
+            ]
+            if ids:
+                with Client(address.url, token=address.token) as client:
                     client.cancel(ids, reason=TIMED_OUT)
         except errors.FairleadError:
             # The task fails by its timeout in any case.
