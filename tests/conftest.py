@@ -25,6 +25,7 @@ tests/unit; without it they are few, and the same each time.
 """
 
 import asyncio
+import gc
 import os
 import secrets
 import shutil
@@ -80,6 +81,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kubernetes: needs a real Kubernetes API server")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """All that is made now stays: no search for garbage until the tests have been collected."""
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Searches for garbage leave out what was collected: thousands of tests and all modules."""
+    gc.freeze()
+    gc.enable()
 
 
 class Server:
