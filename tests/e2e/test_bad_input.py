@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 from tests.e2e import bad_arrays, bad_groups, bad_input, bad_manifests
 from tests.e2e.bad_input import Case
 
@@ -35,7 +35,9 @@ class Running(NamedTuple):
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with StandaloneInstallation(tmp_path_factory.mktemp("bad")) as standalone:
+    with StandaloneInstallation(
+        tmp_path_factory.mktemp("bad"), environment=PYTHON_ENGINE
+    ) as standalone:
         standalone.start()
         headers = {"Authorization": f"Bearer {standalone.token}"}
         with httpx2.Client(

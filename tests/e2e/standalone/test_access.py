@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 
 SECRET = "fl_ThisSecretMustNeverBeInALog"
 
@@ -15,7 +15,8 @@ SECRET = "fl_ThisSecretMustNeverBeInALog"
 @pytest.fixture
 def standalone(tmp_path: Path) -> Iterator[StandaloneInstallation]:
     """A running Fairlead."""
-    with StandaloneInstallation(tmp_path, environment={"FAIRLEAD_LOG_LEVEL": "DEBUG"}) as running:
+    debug = {**PYTHON_ENGINE, "FAIRLEAD_LOG_LEVEL": "DEBUG"}
+    with StandaloneInstallation(tmp_path, environment=debug) as running:
         running.start()
         yield running
 

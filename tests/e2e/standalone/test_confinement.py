@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from fairlead_executor.confinement.choice import choose
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 from tests.e2e.commands import COMMAND
 
 ATTACK = """
@@ -76,7 +76,9 @@ def test_a_job_cannot_access_the_installation(tmp_path: Path) -> None:
     choice = choose("auto", tmp_path)
     if not choice.confines:
         pytest.skip(f"NOT TESTED: jobs cannot be confined on this machine: {choice.why}")
-    with StandaloneInstallation(tmp_path, shared_unconfined=False) as standalone:
+    with StandaloneInstallation(
+        tmp_path, environment=PYTHON_ENGINE, shared_unconfined=False
+    ) as standalone:
         standalone.start()
         names = ("postgres", "valkey", "web", "scheduler", "executor")
         pids = {name: standalone.child(name).pid for name in names}
@@ -94,7 +96,7 @@ def test_a_job_cannot_access_the_installation(tmp_path: Path) -> None:
 
 
 def test_tokens_for_others_are_refused_without_confinement(tmp_path: Path) -> None:
-    off = {"FAIRLEAD_CONFINEMENT": "off"}
+    off = {**PYTHON_ENGINE, "FAIRLEAD_CONFINEMENT": "off"}
     with StandaloneInstallation(tmp_path, environment=off, shared_unconfined=False) as standalone:
         standalone.start()
         assert "Jobs are not confined (it is switched off" in standalone.printed

@@ -14,7 +14,7 @@ from fairlead import Client
 from fairlead.cli.support import yaml_reader
 from fairlead.errors import Invalid
 from fairlead_standalone.processes.child_process import ServerFailed
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 from tests.e2e.commands import run_fairlead
 from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
 
@@ -36,7 +36,7 @@ def standalone(
         *("--kubeconfig", f"second={second_control_plane.kubeconfig}"),
     )
     settings = {"nodeLostS": NODE_LOST_S, "defaultImage": "busybox"}
-    environment = {"FAIRLEAD_KUBERNETES": json.dumps(settings)}
+    environment = {**PYTHON_ENGINE, "FAIRLEAD_KUBERNETES": json.dumps(settings)}
     folder = tmp_path_factory.mktemp("up")
     with StandaloneInstallation(folder, *options, environment=environment) as running:
         running.start()

@@ -21,7 +21,7 @@ from fairlead_executor.backends.kubernetes.device_watches import CLASSES, SLICES
 from fairlead_executor.backends.kubernetes.domain.pod_manifest import FINALIZER
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from fairlead_standalone.servers.addresses import free_port
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 from tests.conftest import ROOT
 from tests.e2e.guide.guides import Block, blocks
 from tests.integration.executor.executor_harness import ExecutorHarness
@@ -137,7 +137,7 @@ def reader(
     control_plane.request("POST", SLICES, slice_object(NODE, 2))
     _, up, *options = shlex.split(text_of("up"))
     assert up == "up"
-    environment = {"HOME": str(home), **read_settings()}
+    environment = {**PYTHON_ENGINE, "HOME": str(home), **read_settings()}
     with (
         control_plane.controllers("resourceclaim-controller"),
         StandaloneInstallation(home, *options, environment=environment) as standalone,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fairlead_standalone.data.data_folder import read_holder
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 from tests.e2e.commands import run_fairlead
 
 INLINE, STORED, CHANGED = "inline-3f9c1d-value", "stored-77ab02-value", "changed-51e0c4-value"
@@ -21,7 +21,7 @@ SCRIPT = 'for name in "$INLINE" "$STORED"; do printf %s "$name" | rev; echo; don
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
     """A running Fairlead."""
-    debug = {"FAIRLEAD_LOG_LEVEL": "DEBUG"}
+    debug = {**PYTHON_ENGINE, "FAIRLEAD_LOG_LEVEL": "DEBUG"}
     with StandaloneInstallation(tmp_path_factory.mktemp("secrets"), environment=debug) as running:
         running.start()
         yield running

@@ -18,7 +18,11 @@ import pytest
 
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.fairlead_services import is_ready
-from fairlead_standalone.service.testing import StandaloneInstallation, wait_for
+from fairlead_standalone.service.testing import (
+    PYTHON_ENGINE,
+    StandaloneInstallation,
+    wait_for,
+)
 from tests.conftest import Server
 from tests.e2e.commands import COMMAND, run_fairlead
 
@@ -31,7 +35,9 @@ SERVERS = ("postgres", "valkey")
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
     """A running Fairlead, shared by the tests that leave it running, some of which restart it."""
-    with StandaloneInstallation(tmp_path_factory.mktemp("up")) as running:
+    with StandaloneInstallation(
+        tmp_path_factory.mktemp("up"), environment=PYTHON_ENGINE
+    ) as running:
         running.start()
         yield running
 
@@ -274,7 +280,9 @@ def test_no_process_outlives_a_killed_supervisor_and_it_starts_again(
 
 @pytest.mark.kafka
 def test_kafka_can_be_the_log(fresh_kafka_broker: Server, tmp_path: Path) -> None:
-    with StandaloneInstallation(tmp_path, "--kafka", fresh_kafka_broker.url()) as standalone:
+    with StandaloneInstallation(
+        tmp_path, "--kafka", fresh_kafka_broker.url(), environment=PYTHON_ENGINE
+    ) as standalone:
         standalone.start()
         done = run_fairlead(standalone, "run", "--", "echo", "by Kafka")
         assert (done.returncode, done.stdout) == (0, "by Kafka\n"), done.stderr
@@ -282,7 +290,7 @@ def test_kafka_can_be_the_log(fresh_kafka_broker: Server, tmp_path: Path) -> Non
 
 
 def test_a_second_ctrl_c_exits_at_once(tmp_path: Path) -> None:
-    with StandaloneInstallation(tmp_path) as standalone:
+    with StandaloneInstallation(tmp_path, environment=PYTHON_ENGINE) as standalone:
         standalone.start()
         os.kill(standalone.child("executor").pid, signal.SIGSTOP)  # it will not end in order
         standalone.supervisor.send_signal(signal.SIGINT)

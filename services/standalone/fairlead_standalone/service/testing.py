@@ -32,6 +32,10 @@ GREETING_END: Final = "Data and logs:"
 KERNELS: Final = {"NUMBA_CACHE_DIR": str(Path.home() / ".cache" / "fairlead" / "numba")}
 """Kernels of the engine are compiled once for all tests: some seconds of two cores."""
 
+PYTHON_ENGINE: Final = {"FAIRLEAD_KERNELS": "python"}
+"""For tests that are not about scheduling: a start without numba and the compiled kernels takes a
+quarter less processor time. It decides the same."""
+
 
 class StandaloneInstallation:
     """`fairlead up --data FOLDER/data --port PORT ...`, ended when the `with` block is left.
