@@ -1,4 +1,4 @@
-"""One browser for all tests of a module, which share an event loop for it; each has own pages."""
+"""One browser for all tests of this folder, which share an event loop; each has own pages."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.conftest import tool_output
 from tests.e2e.pages.browser import start_browser
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def browser(chromium: str) -> AsyncIterator[Browser]:
     """A started Chromium."""
     async with start_browser(chromium) as started:

@@ -11,7 +11,7 @@ from tests.e2e.pages.test_keyboard import check_themes
 from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_page_lists_parts_views_and_versions(

@@ -15,7 +15,7 @@ from tests.integration.lookout.test_groups import announced, group_id
 from tests.unit.lookout.builders import failed_run, job_id, leased, requeued, submitted
 from tests.unit.lookout.builders import running as started
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PATHS: Final = (
     "/",

@@ -21,7 +21,7 @@ from tests.unit.lookout.builders import job_id, leased, submitted
 from tests.unit.lookout.builders import running as started
 
 __all__ = ["api"]
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CLICKS_MAX: Final = 5
 ROW: Final = re.compile(r"^\| ([^|]+) \| (\d+) \|", re.MULTILINE)

@@ -14,7 +14,7 @@ from tests.e2e.pages.reported_state import fill
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, submitted
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LONG_NAME: Final = "a-job-set-with-a-very-long-name-" * 7
 PHONE: Final = {"width": 390, "height": 844}

@@ -16,10 +16,10 @@ from tests.e2e.pages.test_scheduling_pages import check_width
 
 PREFIX: Final = "page-"
 """Of the job sets of this module, which shares its installation with others."""
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def api(standalone: StandaloneInstallation) -> AsyncIterator[httpx2.AsyncClient]:
     """The API with the first token. Jobs that still wait at the end are cancelled."""
     headers = {"Authorization": f"Bearer {standalone.token}"}

@@ -14,7 +14,7 @@ from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import failed_run, job_id, leased, submitted, succeeded
 from tests.unit.lookout.builders import running as started
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 OTHERS: Final = 60
 

@@ -15,7 +15,7 @@ from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 from tests.unit.lookout.builders import running as started
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COLOURED = (
     "building\n"

@@ -24,7 +24,7 @@ from tests.unit.lookout.builders import (
 )
 from tests.unit.lookout.builders import running as started
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_counts_are_live_without_a_reload(

@@ -11,7 +11,7 @@ from tests.integration.lookout.lookout_harness import running
 from tests.integration.lookout.test_preemptions import preempted
 from tests.unit.lookout.builders import job_id, submitted
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_preemptions_are_filtered_and_live(

@@ -14,7 +14,7 @@ from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import job_id, leased, submitted
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_view_is_saved_opened_and_deleted(

@@ -11,7 +11,7 @@ from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import failed_run, job_id, leased, requeued, submitted
 from tests.unit.lookout.builders import running as started
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PHONE: Final = {"width": 390, "height": 844}
 

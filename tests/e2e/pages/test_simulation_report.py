@@ -23,7 +23,7 @@ def report(folder: Path) -> Path:
     return folder / "out" / "report.html"
 
 
-@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_the_report_stands_alone_and_shows_everything(
     tmp_path: Path, browser: Browser, theme: str

@@ -15,7 +15,7 @@ from tests.integration.lookout.lookout_harness import running
 from tests.integration.lookout.test_groups import TERMS, announced, group_id
 from tests.unit.lookout.builders import job_id
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ZONE: Final = "Australia/Eucla"
 """It differs from UTC by 8 h 45 min."""

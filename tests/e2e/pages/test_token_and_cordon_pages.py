@@ -13,7 +13,7 @@ from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import succeeded
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def open_page(page: Page, standalone: StandaloneInstallation, path: str) -> None:

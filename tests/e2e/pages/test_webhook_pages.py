@@ -15,7 +15,7 @@ from tests.integration.webhooks.receiver import Receiver, receiving
 from tests.integration.webhooks.webhook_harness import WebhookHarness, delivering
 from tests.unit.lookout.builders import leased, submitted
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 PATHS: Final = ("/webhooks", "/webhooks/hook", "/webhooks/hook?state=FAILED", "/webhooks/nothing")
 
 
