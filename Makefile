@@ -32,7 +32,7 @@ wheels:  ## a wheel of every member in dist/: pip install dist/fairlead-*.whl is
 	@ls dist/*.whl
 
 check: checks  ## format, lint, types, layers, unit and contract tests
-	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not kubernetes and not nightly" $(ARGS)
+	$(PYTEST) tests/contract tests/architecture tests/unit -m "not kafka and not kubernetes and not nightly" $(ARGS)
 
 test: checks needs  ## everything of check, and all other tests with what they need
 	$(PYTEST) tests $(ARGS)
