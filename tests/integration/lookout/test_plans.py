@@ -9,7 +9,7 @@ from fairlead_common.service import clock
 from fairlead_lookout.store import job_weeks
 from fairlead_lookout.store.queries.preemption_lists import BY_TIME, OF_QUEUES
 from fairlead_lookout.store.queries.view_reader import JOBS_BY_ID
-from fairlead_lookout.store.view_schema import FOLD, migrate_schema
+from fairlead_lookout.store.view_schema import FOLD, READ, migrate_schema
 from fairlead_lookout.store.week_tables import create_weeks
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 
@@ -53,6 +53,13 @@ FILL_PREEMPTIONS: Final = """
     INSERT INTO fairlead_lookout.preemptions (time_ms, job_id, run, queue, cause)
     SELECT number, id, 1, 'q' || number % 50, 'fair-share' FROM fairlead_lookout.jobs;
     ANALYZE fairlead_lookout.preemptions;
+"""
+
+FILL_GROUP: Final = """
+    INSERT INTO fairlead_lookout.group_members (job_id, group_id, role, number)
+    SELECT id, 'group', 'worker', number FROM fairlead_lookout.jobs WHERE number < 100;
+    UPDATE fairlead_lookout.jobs SET run_running_ms = 1 WHERE number < 100;
+    ANALYZE fairlead_lookout.group_members;
 """
 
 
@@ -127,6 +134,25 @@ async def test_known_jobs_without_their_digests_do_not_read_specs(fresh_database
     try:
         text = await plan(pool, SUBMIT["known_jobs"], (WANTED,))
         assert "job_specs" not in text, text
+    finally:
+        await pool.close()
+
+
+async def test_runs_are_looked_up_for_each_job(fresh_database: str) -> None:
+    pool = await filled(fresh_database)
+    try:
+        await pool.execute(FILL_PREEMPTIONS)
+        await pool.execute(FILL_GROUP)
+        for name, statement, arguments in (
+            ("preemptions", BY_TIME, (None, [], 0, 2**62, None, None, None, 51)),
+            ("running_members", READ["running_members"], ("group", 0, 2**50, 50)),
+            ("member_runs", READ["member_runs"], ("group", 50)),
+            ("job", READ["job"], (WANTED[0],)),
+        ):
+            assert await pool.fetch(statement, *arguments), name
+            text = await plan(pool, statement, arguments)
+            assert "Seq Scan on jobs" not in text, (name, text)
+            assert "Seq Scan on older_runs" not in text, (name, text)
     finally:
         await pool.close()
 

@@ -577,6 +577,8 @@ ORDER BY found.time_ms DESC, found.job_id DESC, found.run DESC LIMIT $8
 
 -- name: preemption_details
 -- Preemptions with their job, its run, what that held, and the job for which it was preempted.
+-- LATERAL with OFFSET 0 forces one look-up for each job, here and below: joined with the view of all
+-- runs, Postgres would read all jobs.
 SELECT p.*, j.state, t.job_set, s.client_id, r.executor, r.node, r.pool, r.leased_ms, r.ended_ms,
        h.requests, w.queue AS for_queue, u.client_id AS for_client_id
 FROM ({chosen}) p
@@ -585,7 +587,7 @@ LEFT JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
 LEFT JOIN LATERAL (
     SELECT executor, node, pool, leased_ms, ended_ms, shape FROM fairlead_lookout.runs_of_jobs
-    WHERE job_id = j.id AND number = p.run AND week = j.week
+    WHERE job_id = j.id AND number = p.run AND week = j.week OFFSET 0
 ) r ON true
 LEFT JOIN fairlead_lookout.shapes h ON h.key = r.shape
 LEFT JOIN fairlead_lookout.jobs w ON w.id = p.for_job
@@ -682,7 +684,10 @@ WHERE group_id = $1 ORDER BY position DESC, item DESC LIMIT $2;
 WITH moves AS (
     SELECT m.role, moved.time_ms, moved.step
     FROM fairlead_lookout.group_members m
-    JOIN fairlead_lookout.runs_of_jobs r ON r.job_id = m.job_id
+    CROSS JOIN LATERAL (
+        SELECT running_ms, ended_ms FROM fairlead_lookout.runs_of_jobs
+        WHERE job_id = m.job_id OFFSET 0
+    ) r
     CROSS JOIN LATERAL (VALUES (r.running_ms, 1), (r.ended_ms, -1)) AS moved (time_ms, step)
     WHERE m.group_id = $1 AND r.running_ms IS NOT NULL AND moved.time_ms IS NOT NULL
 ), counted AS (
@@ -700,18 +705,25 @@ ORDER BY role, span, time_ms DESC;
 SELECT n.role, n.number, n.leased_ms, n.ended_ms, n.cause, n.reason, n.is_repeated,
        coalesce(before.state IN ('FAILED', 'LOST'), false) AS follows_failure
 FROM (
-    SELECT m.role, m.number, r.job_id, r.number AS run, r.week, r.leased_ms, r.ended_ms, r.cause,
+    SELECT m.role, m.number, m.job_id, r.number AS run, j.week, r.leased_ms, r.ended_ms, r.cause,
            r.reason,
            r.state IN ('FAILED', 'LOST') AND (j.run > r.number OR j.state = 'QUEUED')
                AS is_repeated
     FROM fairlead_lookout.group_members m
-    JOIN fairlead_lookout.jobs j ON j.id = m.job_id
-    JOIN fairlead_lookout.runs_of_jobs r ON r.job_id = j.id AND r.week = j.week
+    CROSS JOIN LATERAL (
+        SELECT run, state, week FROM fairlead_lookout.jobs WHERE id = m.job_id OFFSET 0
+    ) j
+    CROSS JOIN LATERAL (
+        SELECT number, state, leased_ms, ended_ms, cause, reason FROM fairlead_lookout.runs_of_jobs
+        WHERE job_id = m.job_id AND week = j.week OFFSET 0
+    ) r
     WHERE m.group_id = $1 AND r.state <> 'RETURNED'
     ORDER BY coalesce(r.ended_ms, r.leased_ms) DESC, m.role, m.number LIMIT $2
 ) n
-LEFT JOIN fairlead_lookout.older_runs before
-    ON before.job_id = n.job_id AND before.number = n.run - 1 AND before.week = n.week;
+LEFT JOIN LATERAL (
+    SELECT state FROM fairlead_lookout.older_runs
+    WHERE job_id = n.job_id AND number = n.run - 1 AND week = n.week OFFSET 0
+) before ON true;
 
 -- name: arrays
 -- Arrays, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5 client
