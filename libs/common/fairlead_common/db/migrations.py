@@ -13,8 +13,8 @@ from fairlead_common.db.locks import migration_lock
 
 FOLDER: Final = "migrations"
 MIGRATION_S_MAX: Final = 3_600.0
-"""How long a migration may take, or wait for those of another process: it can write each row of a
-table."""
+"""How long a migration may take, or a process may wait for another one that migrates: a migration
+can write each row of a table."""
 _logger = logging.getLogger("fairlead.db")
 
 
@@ -65,7 +65,7 @@ async def _run(connection: Connection, schema: str, scripts: list[tuple[str, str
     for name, text in scripts:
         if name in done:
             continue
-        if done:
+        if done:  # not a new installation
             _logger.info("migrating the tables of %s: %s", schema, name)
         async with connection.transaction():
             await connection.execute(text, timeout=MIGRATION_S_MAX)

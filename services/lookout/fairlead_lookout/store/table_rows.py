@@ -24,11 +24,12 @@ def _split_names(text: str) -> list[str]:
     return text.split()
 
 
-_NEWEST_RUN: Final = (
-    "run_state run_executor run_node run_pool run_leased_ms run_pending_ms run_running_ms"
-    " run_ended_ms run_exit_code run_category run_reason run_cause run_shape"
+_RUN_COLUMNS: Final = _split_names(
+    "state executor node pool leased_ms pending_ms running_ms ended_ms exit_code category reason"
+    " cause shape"
 )
-_NO_RUN: Final = (None,) * len(_NEWEST_RUN.split())
+_NEWEST_RUN: Final = " ".join(f"run_{name}" for name in _RUN_COLUMNS)
+_NO_RUN: Final = (None,) * len(_RUN_COLUMNS)
 JOB_COLUMNS: Final = _split_names(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
@@ -40,10 +41,7 @@ JOB_CHANGES: Final = _split_names(
     f" ended_ms category exit_code reason superseded_by user_requests {_NEWEST_RUN} week"
 )
 SPEC_COLUMNS: Final = _split_names("job_id digest client_id annotations submitted week")
-OLDER_RUN_COLUMNS: Final = _split_names(
-    "job_id number state executor node pool leased_ms pending_ms running_ms ended_ms exit_code"
-    " category reason cause shape week"
-)
+OLDER_RUN_COLUMNS: Final = ["job_id", "number", *_RUN_COLUMNS, "week"]
 _JOB_FIELDS: Final = Job.__struct_fields__.index("latest") - 2
 """Fields of a job in the statement `jobs`, after its id and its job set."""
 EVENT_COLUMNS: Final = _split_names(
@@ -93,7 +91,7 @@ def encode_job(job: Job, set_number: int, labels: Mapping[str, str]) -> tuple[An
         job.submitted_by,
         _encode_text(labels) if labels else None,
         encode_requests(job.user_requests) if job.user_requests else None,
-        *_encode_newest_run(job.latest),
+        *(_NO_RUN if job.latest is None else _encode_run(job.latest)),
         job.week,
     )
 
@@ -117,14 +115,12 @@ def encode_job_change(job: Job) -> tuple[Any, ...]:
         job.reason,
         job.superseded_by,
         encode_requests(job.user_requests) if job.user_requests else None,
-        *_encode_newest_run(job.latest),
+        *(_NO_RUN if job.latest is None else _encode_run(job.latest)),
         job.week,
     )
 
 
-def _encode_newest_run(run: Run | None) -> tuple[Any, ...]:
-    if run is None:
-        return _NO_RUN
+def _encode_run(run: Run) -> tuple[Any, ...]:
     return (
         run.state,
         run.executor,
@@ -164,24 +160,7 @@ def encode_spec(job: Job, submitted: SubmissionDetails) -> tuple[Any, ...]:
 
 
 def encode_older_run(job: Job, run: Run) -> tuple[Any, ...]:
-    return (
-        job.id,
-        run.number,
-        run.state,
-        run.executor,
-        run.node,
-        run.pool,
-        run.leased_ms,
-        run.pending_ms,
-        run.running_ms,
-        run.ended_ms,
-        run.exit_code,
-        run.category,
-        run.reason,
-        run.cause,
-        run.shape,
-        job.week,
-    )
+    return (job.id, run.number, *_encode_run(run), job.week)
 
 
 def encode_older_run_change(job: Job, run: Run) -> tuple[Any, ...]:

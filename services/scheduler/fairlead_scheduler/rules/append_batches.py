@@ -33,8 +33,7 @@ class AppendBatch(msgspec.Struct, frozen=True, gc=False):
     leases: tuple[LeaseChange, ...] = ()
     group_records: tuple[GroupRecordChange, ...] = ()
     facts_size: int = 0
-    """The size of the facts in bytes; 0 if each has about
-    `BYTES_PER_FACT`."""
+    """The size of the facts in bytes; 0 if each has about `BYTES_PER_FACT`."""
 
     @property
     def size(self) -> int:

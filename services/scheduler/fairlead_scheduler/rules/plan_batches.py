@@ -92,6 +92,10 @@ class _BatchCollector:
         """The id of a job of the snapshot."""
         return self._view.jobs.rows.id_at(job)
 
+    def _find_job_set(self, job: int) -> JobSet:
+        jobs = self._view.jobs
+        return jobs.job_sets.values[jobs.job_set.item(job)]
+
     def _key(self, job: int) -> int:
         """The key of a job's batch: its row, or -1 - the row of its gang."""
         gang = -1 if self._gang is None else self._gang.item(job)
@@ -102,9 +106,7 @@ class _BatchCollector:
     ) -> None:
         """Add a fact about `job` to the batch of job `of` (default: its own)."""
         key = self._key(job if of < 0 else of)
-        jobs = self._view.jobs
-        job_set = jobs.job_sets.values[jobs.job_set.item(job)]
-        self._facts.setdefault(key, []).append((job_set, event))
+        self._facts.setdefault(key, []).append((self._find_job_set(job), event))
         if lease is not None:
             self._leases.setdefault(key, []).append(lease)
 
@@ -185,15 +187,13 @@ class _BatchCollector:
             value=value,
         )
         lease = lease_changes.new_lease(self._view, job, submitted, name, after)
-        if (self._gang is None or self._gang.item(job) < 0) and job not in self._facts:
-            jobs = self._view.jobs
-            job_set = jobs.job_sets.values[jobs.job_set.item(job)]
-            self._singles.append(((job_set, event), lease))
+        if self._key(job) == job and job not in self._facts:
+            self._singles.append(((self._find_job_set(job), event), lease))
         else:
             self.add(job, event, lease)
 
     def batches(self) -> list[AppendBatch]:
-        """The batches of gangs, preemptors and refusals, then those of other jobs that start."""
+        """The batches of gangs, preemptors and refusals, then of other jobs that start."""
         made = [
             AppendBatch(tuple(facts), tuple(self._leases.get(key, ())))
             for key, facts in self._facts.items()

@@ -168,12 +168,11 @@ def decode_leases(entries: Sequence[Entry]) -> list[Lease | GroupMembers | None]
             found = list(map(leases.decode, _values(with_value)))
         except (ValueError, RecursionError):
             return list(map(decode_lease, entries))
-        specs = {b"".join((lease.spec,))[:1] for lease in found}
         if (
             [run_id(lease.job_id, lease.run) for lease in found]
             == [entry.key for entry in with_value]
             and not [lease for lease in found if lease.after]
-            and specs <= {b"{", b""}
+            and _find_first_bytes([lease.spec for lease in found]) <= {b"{", b""}
         ):
             decoded = iter(found)
             return [None if entry.value is None else next(decoded) for entry in entries]
@@ -386,9 +385,12 @@ def _check_submitted(found: Sequence[events.JobSubmitted]) -> None:
             raise Undecodable("the job depends on something that is not a job id")
         if event.array is not None and not _are_job_ids([JobId(event.array.array)]):
             raise Undecodable("the job is a task of something that is not an array")
-    specs = {b"".join((event.spec,))[:1] for event in found}
-    if specs - {b"{"}:
+    if _find_first_bytes([event.spec for event in found]) - {b"{"}:
         raise Undecodable("the pod spec is not a JSON object")
+
+
+def _find_first_bytes(found: Sequence[msgspec.Raw]) -> set[bytes]:
+    return {b"".join((raw,))[:1] for raw in found}  # a fifth of the time of `bytes`
 
 
 def _check_shapes(found: Sequence[msgspec.Raw]) -> None:
