@@ -114,7 +114,8 @@ class JobSet(msgspec.Struct):
 
     `failures`: failed and rejected jobs by category. `held`: the resources that its runs hold now,
     by pool and user; `used`: what they have used up to `metered_ms` (see `resource_usage.py`).
-    `superseded`: jobs that did not succeed and were submitted again.
+    `superseded`: jobs that did not succeed and were submitted again. `new`: it has a number, and no
+    row yet.
     """
 
     number: int
@@ -132,6 +133,7 @@ class JobSet(msgspec.Struct):
     used: Amounts = {}
     metered_ms: int = 0
     superseded: int = 0
+    new: bool = False
 
     def copy(self) -> "JobSet":
         """A deep copy."""

@@ -2,8 +2,8 @@
 
 One connection holds the locks of the partitions and writes the view, one transaction per batch:
 read the stored records, fold, add the public events to their streams, write the changes and the
-positions. A batch is written while the next one is read and folded. It waits during an outage for a
-limited time. A position that another process has moved (`ViewConflict`) ends this process.
+positions. A batch is written while the next ones are read and folded. It waits during an outage for
+a limited time. A position that another process has moved (`ViewConflict`) ends this process.
 """
 
 import asyncio
@@ -139,7 +139,8 @@ class FoldLoop:
             ahead = await self._connect(stack, "fairlead-lookout-fold-reads", READS_SILENCE_S)
             await self._prepare(connection)
             store = FoldStore(connection, ahead, self._cache, self._time_slice)
-            await self._fold_partitions(connection, store)
+            background = await stack.enter_async_context(BackgroundTask())
+            await self._fold_partitions(connection, store, background)
 
     async def _connect(
         self, stack: contextlib.AsyncExitStack, name: str, silence_s: float
@@ -163,8 +164,14 @@ class FoldLoop:
         stack.push_async_callback(_close, connection)
         return connection
 
-    async def _fold_partitions(self, connection: Connection, store: FoldStore) -> None:
-        """Fold the partitions that this process gets, until the connection or the log fails."""
+    async def _fold_partitions(
+        self, connection: Connection, store: FoldStore, background: BackgroundTask
+    ) -> None:
+        """Fold the partitions that this process gets, until the connection or the log fails.
+
+        A batch is written in the background while others are read and folded. Nothing else uses
+        the connection meanwhile.
+        """
         reader: Reader | None = None
         try:
             partitions = PartitionLocks(connection, _draw_number)
@@ -174,6 +181,7 @@ class FoldLoop:
             while True:
                 if clock.monotonic_s() - balanced_s >= BALANCE_S:
                     balanced_s = clock.monotonic_s()
+                    await background.wait()
                     await store.keep_reader_open()
                     if await partitions.balance():
                         if reader is not None:
@@ -185,8 +193,10 @@ class FoldLoop:
                 if reader is None or not partitions.held:
                     await asyncio.sleep(BALANCE_S / 4)
                     continue
-                positions = await self._fold_next(connection, store, reader, positions)
-                await expiry.expire_some(partitions.held)
+                positions = await self._fold_next(connection, store, reader, positions, background)
+                if expiry.is_due():
+                    await background.wait()
+                    await expiry.expire_some(partitions.held)
         finally:
             self._progress.set_own_partitions(frozenset())
             if reader is not None:
@@ -225,21 +235,21 @@ class FoldLoop:
         store: FoldStore,
         reader: Reader,
         positions: dict[int, int],
+        background: BackgroundTask,
     ) -> dict[int, int]:
         """Read once and fold the messages; returns the new positions."""
         read = await self._read_messages(reader)
         if read.positions == positions:
             return positions
         events = 0
-        async with BackgroundTask() as background:
-            for batch in cut_batches(
-                read.messages, positions, read.positions, self._settings.fold_events_max
-            ):
-                if batch.is_bulk_request:
-                    await background.wait()
-                    events += await self._fold_bulk_request(connection, store, batch)
-                else:
-                    events += await self._fold(connection, store, batch, background)
+        for batch in cut_batches(
+            read.messages, positions, read.positions, self._settings.fold_events_max
+        ):
+            if batch.is_bulk_request:
+                await background.wait()
+                events += await self._fold_bulk_request(connection, store, batch, background)
+            else:
+                events += await self._fold(connection, store, batch, background)
         passed_s, self._read_s = read.time_s - self._read_s, read.time_s
         if not read.is_full:
             interval_s = choose_interval_s(events, passed_s, self._settings)
@@ -271,7 +281,11 @@ class FoldLoop:
         return messages
 
     async def _fold_bulk_request(
-        self, connection: Connection, store: FoldStore, whole: Batch
+        self,
+        connection: Connection,
+        store: FoldStore,
+        whole: Batch,
+        background: BackgroundTask,
     ) -> int:
         """Fold one bulk request in parts, one transaction each; the progress is saved with the
         position. Returns the number of events."""
@@ -280,8 +294,7 @@ class FoldLoop:
         events = 0
         while True:
             part = await candidates.read_part(whole, jobs_max)
-            async with BackgroundTask() as background:
-                events += await self._fold(connection, store, part, background)
+            events += await self._fold(connection, store, part, background)
             if part.progress_after is None:
                 return events
 

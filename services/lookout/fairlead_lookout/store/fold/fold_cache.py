@@ -64,8 +64,9 @@ class FoldCache:
                 yield
         self.put_requests(changes.shapes)
         self.put_arrays({each.array_id: each.submitted_by for each in changes.arrays.new})
-        self.job_sets.update(changes.job_sets)
-        for key in changes.job_sets:
+        for key, job_set in changes.job_sets.items():
+            job_set.new = False
+            self.job_sets[key] = job_set
             self.job_sets.move_to_end(key)
         while len(self.job_sets) > self._job_sets_max:
             self.job_sets.popitem(last=False)

@@ -18,6 +18,7 @@ class FoldRows(msgspec.Struct, frozen=True):
     job_changes: list[tuple[Any, ...]]
     older_runs: list[tuple[Any, ...]]
     older_run_changes: list[tuple[Any, ...]]
+    new_sets: list[tuple[Any, ...]]
     sets: list[tuple[Any, ...]]
     counters: list[tuple[Any, ...]]
     events: list[tuple[Any, ...]]

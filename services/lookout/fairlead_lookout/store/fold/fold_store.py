@@ -5,7 +5,7 @@ copied directly into their tables; changed rows are copied into temporary tables
 batch is written, a second connection reads what the next one refers to.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import date
 from typing import Any, Final
 
@@ -94,14 +94,15 @@ class FoldStore:
         """As `load`, while the batch before is written; None if that must be complete first.
 
         What is not in memory is read as it was committed. So it must not be part of the batch
-        that is being written, nor something that `load` would create.
+        that is being written.
         """
         messages, cached = batch.messages, self._cache
         if batch.candidates is not None or (messages and find_bulk_filters((messages[-1],))):
             return None
-        keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
-        if not await self._load_known_sets(keys):
+        partitions = _find_partitions(messages)
+        if self._is_writing_sets(partitions.keys()):
             return None
+        job_sets = await self._load_job_sets(self._reader, partitions)
         jobs: dict[str, Job] = {}
         missing: list[str] = []
         for index, job_id in enumerate(await self._find_job_ids(messages)):
@@ -117,8 +118,8 @@ class FoldStore:
             if not writing.jobs.isdisjoint(missing):
                 return None
             jobs.update(await self._read_jobs(self._reader, missing, messages))
-        keys.update([job.key for job in jobs.values()])
-        if not await self._load_known_sets(keys):
+        keys = {job.key for job in jobs.values()}
+        if self._is_writing_sets(keys):
             return None
         await self._time_slice.yield_if_over()
         if await self._find_older_runs(messages, jobs):
@@ -128,22 +129,14 @@ class FoldStore:
             return None
         return StoredRecords(
             jobs=jobs,
-            job_sets={key: cached.job_sets[key] for key in keys},
+            job_sets=job_sets | await self._load_known_sets(self._reader, keys),
             requests=await self._load_requests(self._reader, jobs),
             arrays=await self._load_arrays(self._reader, messages),
         )
 
-    async def _load_known_sets(self, keys: set[JobSetKey]) -> bool:
-        """Read the job sets that are not in memory, with what is committed of them;
-        False if some are being written or do not exist."""
-        known = self._cache.job_sets
-        unknown = [key for key in keys if key not in known]
-        if not unknown:
-            return True
-        if not self._writing.job_sets.isdisjoint(unknown):
-            return False
-        await self._read_job_sets(self._reader, unknown)
-        return keys <= known.keys()
+    def _is_writing_sets(self, keys: Set[JobSetKey]) -> bool:
+        """Whether some of these job sets are being written and are not in memory."""
+        return not self._writing.job_sets.isdisjoint(keys - self._cache.job_sets.keys())
 
     async def load(self, batch: Batch) -> StoredRecords:
         """The jobs, job sets and runs that the messages of a batch refer to."""
@@ -155,8 +148,7 @@ class FoldStore:
         wanted = await self._find_job_ids(messages)
         for ids in candidates.values():
             wanted.update(dict.fromkeys(ids))
-        partitions = {(one.sequence.queue, one.sequence.job_set): one.partition for one in messages}
-        await self._read_job_sets(self._connection, partitions.keys() - self._cache.job_sets.keys())
+        job_sets = await self._load_job_sets(self._connection, _find_partitions(messages))
         cached = self._cache.jobs
         jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
         await self._time_slice.yield_if_over()
@@ -164,7 +156,8 @@ class FoldStore:
         jobs.update(await self._read_jobs(self._connection, missing, messages))
         return StoredRecords(
             jobs=jobs,
-            job_sets=await self._load_job_sets(partitions, {job.key for job in jobs.values()}),
+            job_sets=job_sets
+            | await self._load_known_sets(self._connection, {job.key for job in jobs.values()}),
             older_runs=await self._read_runs(await self._find_older_runs(messages, jobs), jobs),
             candidates=candidates,
             labels=await self._read_labels(messages, candidates, jobs),
@@ -281,28 +274,29 @@ class FoldStore:
         return {(row["job_id"], row["number"]): Run(*tuple(row)[1:]) for row in rows}
 
     async def _load_job_sets(
-        self, partitions: Mapping[JobSetKey, int], others: set[JobSetKey]
+        self, connection: Connection, partitions: Mapping[JobSetKey, int]
     ) -> dict[JobSetKey, JobSet]:
-        """The job sets of the messages (created if they are new) and of all their jobs."""
-        cached = self._cache.job_sets
-        wanted = partitions.keys() | others
-        missing = [key for key in wanted if key not in cached]
-        await self._read_job_sets(self._connection, missing)
-        new = [key for key in missing if key not in cached]
-        if new:
-            rows = await self._connection.fetch(
-                FOLD["create_sets"],
-                [key[0] for key in new],
-                [key[1] for key in new],
-                [partitions[key] for key in new],
-            )
-            made = [JobSet(row[0], (row[1], row[2]), row[3]) for row in rows]
-            return {key: cached[key] for key in wanted if key in cached} | {
-                each.key: each for each in made
-            }
-        return {key: cached[key] for key in wanted}
+        """The job sets of messages, with their partitions. Those that do not exist are new, and
+        their rows are written with the batch."""
+        known = self._cache.job_sets
+        await self._read_job_sets(connection, partitions.keys() - known.keys())
+        new = [key for key in partitions if key not in known]
+        numbers = await connection.fetch(FOLD["draw_set_numbers"], len(new)) if new else []
+        return {key: known[key] for key in partitions if key in known} | {
+            key: JobSet(row["number"], key, partitions[key], new=True)
+            for key, row in zip(new, numbers, strict=True)
+        }
 
-    async def _read_job_sets(self, connection: Connection, keys: Collection[JobSetKey]) -> None:
+    async def _load_known_sets(
+        self, connection: Connection, keys: Set[JobSetKey]
+    ) -> dict[JobSetKey, JobSet]:
+        """The job sets of jobs that exist."""
+        known = self._cache.job_sets
+        await self._read_job_sets(connection, keys - known.keys())
+        return {key: known[key] for key in keys}
+
+    async def _read_job_sets(self, connection: Connection, keys: Set[JobSetKey]) -> None:
+        """Read these job sets into memory, as far as they exist."""
         if not keys:
             return
         rows = await connection.fetch(
@@ -352,6 +346,11 @@ class FoldStore:
             job_changes=await each(table_rows.encode_job_change, changed),
             older_runs=await each(run, [one for one in older if one[1].new]),
             older_run_changes=await each(run_change, [one for one in older if not one[1].new]),
+            new_sets=[
+                (job_set.number, *job_set.key, job_set.partition)
+                for job_set in changes.job_sets.values()
+                if job_set.new
+            ],
             sets=await each(table_rows.encode_job_set_change, list(changes.job_sets.values())),
             counters=[
                 (changes.job_sets[key].number, *count, changes.job_sets[key].counts[count])
@@ -386,6 +385,7 @@ class FoldStore:
         await self._merge_jobs(rows.job_changes)
         await self._copy_by_week("older_runs", table_rows.OLDER_RUN_COLUMNS, rows.older_runs)
         await self._execute_all("change_older_runs", rows.older_run_changes)
+        await self._execute_all("create_sets", rows.new_sets)
         await self._execute_all("write_sets", rows.sets)
         await self._execute_all("write_counters", rows.counters)
         await self._create_days({row[table_rows.EVENT_COLUMNS.index("day")] for row in rows.events})
@@ -483,6 +483,11 @@ class FoldStore:
         await self._copy("job_changes", table_rows.JOB_CHANGES, rows, schema=None)
         for week in {row[-1] for row in rows}:
             await self._connection.execute(FOLD["merge_jobs"].replace("{week}", str(week)))
+
+
+def _find_partitions(messages: Sequence[Message]) -> dict[JobSetKey, int]:
+    """The job sets of these messages, and their partitions."""
+    return {(one.sequence.queue, one.sequence.job_set): one.partition for one in messages}
 
 
 def _shapes_of(jobs: Mapping[str, Job]) -> set[str]:

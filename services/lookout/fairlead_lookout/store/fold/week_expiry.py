@@ -62,11 +62,13 @@ class WeekExpiry:
             }
         )
 
+    def is_due(self) -> bool:
+        """Whether it is time to examine some job sets."""
+        return clock.monotonic_s() >= self._due_s
+
     async def expire_some(self, held: frozenset[int]) -> None:
-        """Examine some job sets, if it is time to."""
+        """Examine some job sets of these partitions."""
         now_s = clock.monotonic_s()
-        if now_s < self._due_s or not held:
-            return
         rows = await self._read_progress(held)
         begun = [row for row in rows if row["expiring_week"] is not None]
         expired = job_weeks.find_expired_week(clock.now_ms(), self._jobs_days)

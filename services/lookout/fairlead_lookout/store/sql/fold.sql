@@ -49,11 +49,15 @@ WHERE pg_try_advisory_lock($1, partition);
 -- name: unlock
 SELECT pg_advisory_unlock($1, partition) FROM unnest($2::int[]) AS given (partition);
 
+-- name: draw_set_numbers
+-- Numbers of new job sets, which nothing else gets although their rows are inserted later.
+SELECT nextval(pg_get_serial_sequence('fairlead_lookout.job_sets', 'number'))::int AS number
+FROM generate_series(1, $1);
+
 -- name: create_sets
-INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition)
-SELECT * FROM unnest($1::text[], $2::text[], $3::int[])
-ON CONFLICT (queue, job_set) DO NOTHING
-RETURNING number, queue, job_set, partition;
+INSERT INTO fairlead_lookout.job_sets (number, queue, job_set, partition)
+OVERRIDING SYSTEM VALUE
+SELECT * FROM unnest($1::int[], $2::text[], $3::text[], $4::int[]);
 
 -- name: sets_by_key
 SELECT s.number, s.queue, s.job_set, s.partition, s.jobs, s.live, s.first_ms, s.last_ms,
