@@ -105,10 +105,48 @@ async def test_what_a_batch_changed_is_freed_when_it_is_written(
     async with running(fresh_database, valkey_url) as harness:
         after = await harness.append_events(submitted("freed"))
         assert await states(harness, after) == {"QUEUED": 1}
-        # The job set is known now, so another batch can be folded while this one is written.
         after = await harness.append_events(leased("freed"))
         assert await states(harness, after) == {"LEASED": 1}
         await until(lambda: not retained())
+
+
+async def test_a_batch_with_new_job_sets_is_folded_while_another_is_written(
+    fresh_database: str, valkey_url: str
+) -> None:
+    connection = await asyncpg.connect(fresh_database)
+
+    async def numbers_drawn() -> int:
+        drawn: int = await connection.fetchval(
+            "SELECT last_value FROM fairlead_lookout.job_sets_number_seq"
+        )
+        return drawn
+
+    async with running(fresh_database, valkey_url, fold_events_max=1) as harness:
+        await states(harness, await harness.append_events(submitted("a")))
+        async with connection.transaction():
+            # Nobody can write jobs until this transaction ends.
+            await connection.execute("LOCK TABLE fairlead_lookout.jobs IN SHARE MODE")
+            new = [
+                record
+                for name in ("s2", "s3")
+                for record in events.records("q", name, "anna", [submitted("a", job_set=name)])
+            ]
+            after = await harness.append(new)
+            await until_read(numbers_drawn, lambda drawn: drawn == 3)
+            rows = await connection.fetch("SELECT number FROM fairlead_lookout.job_sets")
+            assert [row["number"] for row in rows] == [1]
+        found = await harness.read("/jobsets", after)
+        counted = {each["jobSet"]: each["states"] for each in found["jobSets"]}
+        assert counted == {name: {"QUEUED": 1} for name in ("s", "s2", "s3")}
+    await connection.close()
+
+
+async def test_requests_for_nothing_create_no_job_set(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.append_events(cancel("unknown"), job_set="empty")
+        after = await harness.append_events(submitted("a"))
+        found = await harness.read("/jobsets", after)
+        assert [each["jobSet"] for each in found["jobSets"]] == ["s"]
 
 
 async def test_an_older_run_is_found_in_the_table(fresh_database: str, valkey_url: str) -> None:
