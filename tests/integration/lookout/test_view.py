@@ -121,8 +121,16 @@ async def test_a_batch_with_new_job_sets_is_folded_while_another_is_written(
         )
         return drawn
 
+    async def folding_session() -> int:
+        pid: int = await connection.fetchval(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'fairlead-lookout-fold'"
+        )
+        return pid
+
     async with running(fresh_database, valkey_url, fold_events_max=1) as harness:
         await states(harness, await harness.append_events(submitted("a")))
+        session = await folding_session()
         async with connection.transaction():
             # Nobody can write jobs until this transaction ends.
             await connection.execute("LOCK TABLE fairlead_lookout.jobs IN SHARE MODE")
@@ -135,6 +143,7 @@ async def test_a_batch_with_new_job_sets_is_folded_while_another_is_written(
             await until_read(numbers_drawn, lambda drawn: drawn == 3)
             rows = await connection.fetch("SELECT number FROM fairlead_lookout.job_sets")
             assert [row["number"] for row in rows] == [1]
+            assert await folding_session() == session, "it ended: the batch was folded again"
         found = await harness.read("/jobsets", after)
         counted = {each["jobSet"]: each["states"] for each in found["jobSets"]}
         assert counted == {name: {"QUEUED": 1} for name in ("s", "s2", "s3")}
@@ -145,8 +154,11 @@ async def test_requests_for_nothing_create_no_job_set(fresh_database: str, valke
     async with running(fresh_database, valkey_url) as harness:
         await harness.append_events(cancel("unknown"), job_set="empty")
         after = await harness.append_events(submitted("a"))
-        found = await harness.read("/jobsets", after)
-        assert [each["jobSet"] for each in found["jobSets"]] == ["s"]
+        await harness.read("/jobsets", after)
+    connection = await asyncpg.connect(fresh_database)
+    rows = await connection.fetch("SELECT job_set FROM fairlead_lookout.job_sets")
+    assert [row["job_set"] for row in rows] == ["s"]
+    await connection.close()
 
 
 async def test_an_older_run_is_found_in_the_table(fresh_database: str, valkey_url: str) -> None:
