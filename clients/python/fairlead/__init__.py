@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from fairlead.models.array_models import ArrayView
-    from fairlead.models.cluster_models import Cluster, Node, PriorityClass
+    from fairlead.models.cluster_models import Cluster, ClusterCordon, Node, PriorityClass
     from fairlead.models.group_models import (
         Completion,
         GroupDetail,
@@ -93,6 +93,7 @@ __all__ = [
     "Busy",
     "Client",
     "Cluster",
+    "ClusterCordon",
     "Completion",
     "Conflict",
     "Event",

@@ -73,9 +73,12 @@ def test_a_queue_is_replaced_only_if_its_version_is_unchanged() -> None:
 
 
 def test_a_node_is_cordoned_in_its_cluster() -> None:
-    world = World(ok({}), ok({}))
-    world.client.cordon("c", "n/1", reason="why")
-    world.client.uncordon("c")
+    cordon = {"executor": "c", "node": None, "cordoned": False, "position": "p"}
+    world = World(ok({**cordon, "node": "n/1", "cordoned": True, "pending": True}), ok(cordon))
+    made = world.client.cordon("c", "n/1", reason="why")
+    assert (made.executor, made.node, made.cordoned, made.pending) == ("c", "n/1", True, True)
+    ended = world.client.uncordon("c")
+    assert (ended.executor, ended.node, ended.cordoned, ended.pending) == ("c", None, False, False)
     first, second = world.asked
     assert first.path == "/api/v1/executors/c/nodes/n%2F1"
     assert msgspec.json.decode(first.body) == {"cordoned": True, "reason": "why"}

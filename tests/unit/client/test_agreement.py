@@ -21,7 +21,7 @@ from fairlead_lookout.http import array_responses, group_responses, responses
 from fairlead_lookout.store.queries import group_lists
 from fairlead_submit.domain import request_types, resubmission
 from fairlead_submit.domain.groups import group_types
-from fairlead_submit.http import queue_routes, token_routes
+from fairlead_submit.http import executor_routes, queue_routes, token_routes
 from fairlead_submit.service import (
     action_service,
     group_action_service,
@@ -54,6 +54,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "new token": (token_models.NewToken, token_routes.NewToken, set()),
     "sign-in link": (token_models.SignInLink, token_routes.SignInLink, set()),
     "cordon": (cluster_models.Cordon, request_types.ExecutorCordon, set()),
+    "cordoned": (cluster_models.ClusterCordon, executor_routes.CordonView, set()),
     "priority class": (
         cluster_models.PriorityClass,
         priority_classes.PriorityClass,

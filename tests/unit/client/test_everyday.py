@@ -68,7 +68,8 @@ def cluster(server: Server, *runs: int) -> None:
 
     server.routes["GET /api/v1/clusters/c/nodes"] = nodes
     server.routes["GET /api/v1/queues"] = lambda _: {"queues": [{"name": "a"}, {"name": "b"}]}
-    server.routes["PUT /api/v1/executors/c/nodes/n1"] = lambda _: {}
+    cordon = {"executor": "c", "node": "n1", "cordoned": True}
+    server.routes["PUT /api/v1/executors/c/nodes/n1"] = lambda _: cordon
     server.routes["POST /api/v1/jobs/preempt"] = lambda _: {"position": "p", "matched": 1}
 
 

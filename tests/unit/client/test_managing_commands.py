@@ -382,3 +382,16 @@ def test_a_cordon_that_the_log_does_not_have_yet_is_not_reported_as_in_effect(
         server.routes["POST /api/v1/queues/a/cordon"] = lambda _, answer=answer: answer  # type: ignore[misc]
         assert cli.invoke(["queue", "cordon", "a"]) == 0
         assert printed in capsys.readouterr().out
+
+
+def test_a_cordon_of_a_node_that_the_log_does_not_have_yet_is_not_reported_as_in_effect(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cordon = {"executor": "c", "node": "n1", "cordoned": True}
+    for answer, printed in (
+        (cordon, "node n1 of cluster c cordoned\n"),
+        ({**cordon, "pending": True}, "node n1 of cluster c will be cordoned when the log"),
+    ):
+        server.routes["PUT /api/v1/executors/c/nodes/n1"] = lambda _, answer=answer: answer  # type: ignore[misc]
+        assert cli.invoke(["cluster", "cordon", "c", "n1"]) == 0
+        assert capsys.readouterr().out.startswith(printed)

@@ -8,6 +8,7 @@ from fairlead.calls import job_location, queue_requests, request_building
 from fairlead.calls.job_location import Location
 from fairlead.models.cluster_models import (
     Cluster,
+    ClusterCordon,
     Cordon,
     Node,
     PriorityClass,
@@ -98,13 +99,15 @@ class AdministrationMethods(AsyncConnection):
         """Iterates over the records of the log that a service could not decode, newest first."""
         return self._iterate_list("/quarantine", "records", QuarantineRecord)
 
-    async def cordon(self, cluster: str, node: str | None = None, *, reason: str = "") -> None:
+    async def cordon(
+        self, cluster: str, node: str | None = None, *, reason: str = ""
+    ) -> ClusterCordon:
         """Place no new runs on a cluster, or on one of its nodes; current runs continue."""
-        await self._set_cordon(cluster, node, Cordon(cordoned=True, reason=reason or None))
+        return await self._set_cordon(cluster, node, Cordon(cordoned=True, reason=reason or None))
 
-    async def uncordon(self, cluster: str, node: str | None = None) -> None:
+    async def uncordon(self, cluster: str, node: str | None = None) -> ClusterCordon:
         """Place new runs on a cluster, or on one of its nodes, again."""
-        await self._set_cordon(cluster, node, Cordon(cordoned=False))
+        return await self._set_cordon(cluster, node, Cordon(cordoned=False))
 
     async def priority_classes(self) -> tuple[PriorityClass, ...]:
         """The configured priority classes."""
@@ -172,8 +175,9 @@ class AdministrationMethods(AsyncConnection):
             request_building.build_delete(queue_requests.secret_path(queue, name))
         )
 
-    async def _set_cordon(self, cluster: str, node: str | None, cordon: Cordon) -> None:
+    async def _set_cordon(self, cluster: str, node: str | None, cordon: Cordon) -> ClusterCordon:
         path = f"/executors/{request_building.escape_segment(cluster)}"
         if node is not None:
             path += f"/nodes/{request_building.escape_segment(node)}"
-        await self._request_no_content(request_building.build_post(path, cordon, method="PUT"))
+        building = request_building.build_post(path, cordon, method="PUT")
+        return await self._request(building, ClusterCordon)

@@ -9,6 +9,7 @@ from fairlead.calls import job_location, queue_requests, request_building
 from fairlead.calls.job_location import Location
 from fairlead.models.cluster_models import (
     Cluster,
+    ClusterCordon,
     Cordon,
     Node,
     PriorityClass,
@@ -97,13 +98,13 @@ class AdministrationMethods(Connection):
         """Iterates over the records of the log that a service could not decode, newest first."""
         return self._iterate_list("/quarantine", "records", QuarantineRecord)
 
-    def cordon(self, cluster: str, node: str | None = None, *, reason: str = "") -> None:
+    def cordon(self, cluster: str, node: str | None = None, *, reason: str = "") -> ClusterCordon:
         """Place no new runs on a cluster, or on one of its nodes; current runs continue."""
-        self._set_cordon(cluster, node, Cordon(cordoned=True, reason=reason or None))
+        return self._set_cordon(cluster, node, Cordon(cordoned=True, reason=reason or None))
 
-    def uncordon(self, cluster: str, node: str | None = None) -> None:
+    def uncordon(self, cluster: str, node: str | None = None) -> ClusterCordon:
         """Place new runs on a cluster, or on one of its nodes, again."""
-        self._set_cordon(cluster, node, Cordon(cordoned=False))
+        return self._set_cordon(cluster, node, Cordon(cordoned=False))
 
     def priority_classes(self) -> tuple[PriorityClass, ...]:
         """The configured priority classes."""
@@ -167,8 +168,9 @@ class AdministrationMethods(Connection):
             request_building.build_delete(queue_requests.secret_path(queue, name))
         )
 
-    def _set_cordon(self, cluster: str, node: str | None, cordon: Cordon) -> None:
+    def _set_cordon(self, cluster: str, node: str | None, cordon: Cordon) -> ClusterCordon:
         path = f"/executors/{request_building.escape_segment(cluster)}"
         if node is not None:
             path += f"/nodes/{request_building.escape_segment(node)}"
-        self._request_no_content(request_building.build_post(path, cordon, method="PUT"))
+        building = request_building.build_post(path, cordon, method="PUT")
+        return self._request(building, ClusterCordon)

@@ -105,6 +105,22 @@ class Cordon(RequestModel, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class ClusterCordon(ResponseModel, frozen=True, kw_only=True):
+    """The cordon of a cluster, or of one of its nodes, after a change.
+
+    Reads with `after=position` include it. `pending`: it is stored, but is not in effect yet,
+    because the log was not available for 2 s.
+    """
+
+    executor: str
+    node: str | None = None
+    cordoned: bool
+    reason: str = ""
+    version: int = 0
+    position: str = ""
+    pending: bool = False
+
+
 class PriorityClass(ResponseModel, frozen=True, kw_only=True):
     """A priority class: jobs of a class with a greater `value` are scheduled first.
 

@@ -1,5 +1,6 @@
 """`fairlead cluster cordon`, `uncordon`, and `drain`: whether clusters and nodes start new runs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from fairlead.cli.support import command_base, output_formats
 
 if TYPE_CHECKING:
-    from fairlead import Client
+    from fairlead import Client, ClusterCordon
 
 POLL_S: Final = 0.5
 NAMES_HINT: Final = "`fairlead get clusters` and `fairlead get nodes` list them"
@@ -92,15 +93,24 @@ def drain(
             return
         if there and not keep_running:
             command_base.confirm(f"Preempt {what}?", f"this would preempt {what}", yes)
-        for node in nodes or (None,):
-            client.cordon(cluster, node, reason=reason or "drained")
-        typer.echo(f"{_describe_target(cluster, nodes)} cordoned")
+        made = [
+            client.cordon(cluster, node, reason=reason or "drained") for node in nodes or (None,)
+        ]
+        typer.echo(_describe_cordon(_describe_target(cluster, nodes), made))
         if not keep_running:
             requested = _preempt_all(client, cluster, nodes, reason or "its node is drained")
             typer.echo(f"preemption of {output_formats.format_count(requested, 'run')} requested")
         if not no_wait:
             _wait_until_empty(client, cluster, nodes)
             typer.echo(f"{_describe_target(cluster, nodes)} is empty")
+
+
+def _describe_cordon(target: str, made: Sequence["ClusterCordon"]) -> str:
+    """Says that a cluster or nodes are cordoned or not, or will be."""
+    word = "cordoned" if made[0].cordoned else "uncordoned"
+    if any(each.pending for each in made):
+        return f"{target} will be {word} when the log is available; until then nothing changes"
+    return f"{target} {word}"
 
 
 def _describe_target(cluster: str, nodes: list[str] | None) -> str:
@@ -157,11 +167,13 @@ def _set_cordon(
 ) -> None:
     from fairlead import NotFound
 
-    word = "cordoned" if cordoned else "uncordoned"
     with command_base.connect(context) as client, command_base.add_hint(NAMES_HINT, NotFound):
         for node in nodes or (None,):
-            if cordoned:
+            made = (
                 client.cordon(cluster, node, reason=reason)
-            else:
-                client.uncordon(cluster, node)
-            typer.echo(f"{f'node {node} of ' if node else ''}cluster {cluster} {word}")
+                if cordoned
+                else client.uncordon(cluster, node)
+            )
+            typer.echo(
+                _describe_cordon(_describe_target(cluster, [node] if node else None), [made])
+            )
