@@ -1,8 +1,10 @@
-"""How values look in tables."""
+"""How values look in tables, JSON and YAML."""
 
 import datetime
+import json
 
 import pytest
+import yaml
 
 from fairlead.cli.commands import watch_command
 from fairlead.cli.support import output_formats
@@ -74,6 +76,27 @@ def test_control_characters_in_labels_and_annotations_are_replaced(
 ) -> None:
     output_formats.print_fields([("Annotations", {"a": "\x1b]0;pwned\x07 \u202e", "b": None})])
     assert capsys.readouterr().out == "Annotations:  a=\ufffd]0;pwned\ufffd \ufffd, b=\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["a \u202e\u0085 \U000e0001b", "é ☃ 😀", "two\n\u2066lines\tand more\n"]
+)
+def test_control_characters_are_escaped_in_json_and_yaml(
+    capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    value = {text: [text]}
+    for output, read in (
+        (output_formats.Format.JSON, json.loads),
+        (output_formats.Format.YAML, yaml.safe_load),
+    ):
+        output_formats.print_object(value, output)
+        printed = capsys.readouterr().out
+        assert printed.replace("\n", "").isprintable()
+        assert read(printed) == value
+    assert text.isprintable() == (text in printed)
+    output_formats.print_json_line(value)
+    assert json.loads(line := capsys.readouterr().out) == value
+    assert line.removesuffix("\n").isprintable()
 
 
 def test_spare_columns_are_left_out_on_a_narrow_terminal(

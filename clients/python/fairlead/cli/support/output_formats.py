@@ -117,21 +117,20 @@ def print_object(value: object, output: Format) -> None:
     """Print one thing as JSON or YAML."""
     plain = _to_json_values(value)
     if output is Format.YAML:
-        import yaml
+        from fairlead.cli.support import yaml_documents
 
-        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
-        typer.echo(text.rstrip("\n"))
+        typer.echo(yaml_documents.write_document(plain))
     else:
         import msgspec
 
-        typer.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
+        typer.echo(_escape_json(msgspec.json.format(msgspec.json.encode(plain), indent=2)))
 
 
 def print_json_line(value: object) -> None:
     """Print one thing as one line of JSON."""
     import msgspec
 
-    typer.echo(msgspec.json.encode(_to_json_values(value)))
+    typer.echo(_escape_json(msgspec.json.encode(_to_json_values(value))))
 
 
 def print_line(text: str) -> None:
@@ -288,6 +287,19 @@ def replace_control_characters(text: str) -> str:
         return text
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for letter in text
+    )
+
+
+def _escape_json(encoded: bytes) -> str:
+    """JSON whose unprintable characters, which could control the terminal, are escaped."""
+    import json
+
+    text = encoded.decode()
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1]
         for letter in text
     )
 

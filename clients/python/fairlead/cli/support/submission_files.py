@@ -132,11 +132,11 @@ def _parse_documents(file: str, text: bytes) -> list[object]:
         except msgspec.DecodeError as error:
             if file.endswith(".json"):
                 raise Unreadable(f"{describe_file(file)} is not valid JSON: {error}") from error
-    from fairlead.cli.support import yaml_reader
+    from fairlead.cli.support import yaml_documents
 
     try:
-        found = yaml_reader.read_documents(text)
-    except yaml_reader.Unreadable as error:
+        found = yaml_documents.read_documents(text)
+    except yaml_documents.Unreadable as error:
         raise Unreadable(f"{describe_file(file)} is not valid YAML: {error}") from error
     if not found:
         raise Unreadable(f"{describe_file(file)} is empty.")

@@ -1,6 +1,7 @@
 """Reads YAML by the core schema of YAML 1.2, with aliases and merge keys (`<<: *name`).
 
-By the older rules of PyYAML `on:` is the key `true`, `12:30` is 750 and a time is not text.
+By the older rules of PyYAML `on:` is the key `true`, `12:30` is 750 and a time is not text. What is
+written can be shown by a terminal: characters that could control it are escaped.
 """
 
 import re
@@ -25,6 +26,8 @@ _CORE: Final = (
     ),
     ("merge", r"<<", "<"),
 )
+WIDTH: Final = 100
+"""Lines that are written are about as long as this, at most."""
 VALUES_MAX: Final = 2_000_000
 """Most values of a document, with what its aliases repeat: aliases of aliases grow without end."""
 
@@ -120,3 +123,26 @@ def _find_non_string_keys(place: str, value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _find_non_string_keys(f"{place}[{index}]", inner)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts with unprintable characters in double quotes, where these can be escaped."""
+
+
+def write_document(value: object) -> str:
+    """JSON values as a document, without a line break at its end."""
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else f"\\U{ord(letter):08x}"
+        for letter in text.rstrip("\n")
+    )
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    is_printable = text.replace("\n", "").isprintable()
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style=None if is_printable else '"'
+    )
+
+
+_Dumper.add_representer(str, _represent_text)
