@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from fairlead.cli.support import yaml_documents
+from fairlead.cli.support import yaml_text
 from tests.e2e.scheduling.installation import Installation
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "elastic"
@@ -100,7 +100,7 @@ def count_trainers(found: Response) -> int:
 def submit(machine: Installation, kind: str, path: str, until: Path) -> Training:
     """Submit the example as the command line would."""
     text = run_python("elastic.py", kind, "--until", str(until))
-    documents: list[Any] = yaml_documents.read_documents(text.encode())
+    documents: list[Any] = yaml_text.read_documents(text.encode())
     body = documents[0] if path == "/groups" else {"manifests": documents}
     (made,) = machine.ask("POST", path, body)["groups"]
     return Training(machine, made["id"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlead import Client
-from fairlead.cli.support import yaml_documents
+from fairlead.cli.support import yaml_text
 from fairlead.errors import Invalid
 from fairlead_standalone.processes.child_process import ServerFailed
 from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
@@ -96,7 +96,7 @@ def convert_example(standalone: StandaloneInstallation, path: Path) -> dict[str,
 
     `Any`: JSON.
     """
-    documents = yaml_documents.read_documents(path.read_bytes())
+    documents = yaml_text.read_documents(path.read_bytes())
     made = call(standalone, "/manifests/convert", {"manifests": documents, "queue": "default"})
     ends_soon = {"fairlead.test/run-for": "50ms"}
     for job in made["jobs"]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.cli.support import yaml_documents
+from fairlead.cli.support import yaml_text
 from fairlead_common.domain.records import events
 from tests.integration.submit.submit_server import Served, served
 
@@ -38,7 +38,7 @@ async def submit(database: str) -> AsyncIterator[Served]:
 
 def read(name: str) -> list[Any]:  # `Any`: JSON
     """The manifests of an example."""
-    return yaml_documents.read_documents((EXAMPLES / name).read_bytes())
+    return yaml_text.read_documents((EXAMPLES / name).read_bytes())
 
 
 async def test_an_indexed_job_becomes_jobs_that_know_their_index(submit: Served) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fairlead.cli.support import yaml_documents
+from fairlead.cli.support import yaml_text
 
 
 def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
     text = b"on: [oom]\nno: yes\nat: 12:30\nday: 2026-01-31T12:00:00Z\nid: 007\nbig: 1_000\n"
-    assert yaml_documents.read_documents(text) == [
+    assert yaml_text.read_documents(text) == [
         {
             "on": ["oom"],
             "no": "yes",
@@ -21,7 +21,7 @@ def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
 
 def test_booleans_null_and_numbers_follow_json() -> None:
     text = b"a: true\nb: False\nc: ~\nd:\ne: null\nf: 0x1f\ng: 1.5e3\nh: -.5\ni: +5\n"
-    (found,) = yaml_documents.read_documents(text)
+    (found,) = yaml_text.read_documents(text)
     assert found == {
         "a": True, "b": False, "c": None, "d": None, "e": None, "f": 31, "g": 1500.0, "h": -0.5,
         "i": 5,
@@ -29,7 +29,7 @@ def test_booleans_null_and_numbers_follow_json() -> None:
 
 
 def test_empty_documents_are_skipped() -> None:
-    assert yaml_documents.read_documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
+    assert yaml_text.read_documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_empty_documents_are_skipped() -> None:
     ],
 )
 def test_values_without_a_json_form_are_refused_with_their_place(text: bytes, says: str) -> None:
-    with pytest.raises(yaml_documents.Unreadable) as refused:
-        yaml_documents.read_documents(text)
+    with pytest.raises(yaml_text.Unreadable) as refused:
+        yaml_text.read_documents(text)
     assert says in str(refused.value)
 
 
 def test_aliases_and_merge_keys_repeat_what_they_name() -> None:
     text = b"base: &b {cpu: 1, memory: 2}\njobs: [*b, {<<: *b, cpu: 3}]\n"
-    (found,) = yaml_documents.read_documents(text)
+    (found,) = yaml_text.read_documents(text)
     assert found == {
         "base": {"cpu": 1, "memory": 2},
         "jobs": [{"cpu": 1, "memory": 2}, {"cpu": 3, "memory": 2}],
@@ -69,5 +69,5 @@ def test_aliases_and_merge_keys_repeat_what_they_name() -> None:
     ],
 )
 def test_aliases_that_grow_without_end_are_refused(text: bytes) -> None:
-    with pytest.raises(yaml_documents.Unreadable, match=r"document 1: its aliases make more than"):
-        yaml_documents.read_documents(text)
+    with pytest.raises(yaml_text.Unreadable, match=r"document 1: its aliases make more than"):
+        yaml_text.read_documents(text)

@@ -117,9 +117,9 @@ def print_object(value: object, output: Format) -> None:
     """Print one thing as JSON or YAML."""
     plain = _to_json_values(value)
     if output is Format.YAML:
-        from fairlead.cli.support import yaml_documents
+        from fairlead.cli.support import yaml_text
 
-        typer.echo(yaml_documents.write_document(plain))
+        typer.echo(yaml_text.write_document(plain))
     else:
         import msgspec
 

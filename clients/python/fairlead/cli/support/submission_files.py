@@ -132,11 +132,11 @@ def _parse_documents(file: str, text: bytes) -> list[object]:
         except msgspec.DecodeError as error:
             if file.endswith(".json"):
                 raise Unreadable(f"{describe_file(file)} is not valid JSON: {error}") from error
-    from fairlead.cli.support import yaml_documents
+    from fairlead.cli.support import yaml_text
 
     try:
-        found = yaml_documents.read_documents(text)
-    except yaml_documents.Unreadable as error:
+        found = yaml_text.read_documents(text)
+    except yaml_text.Unreadable as error:
         raise Unreadable(f"{describe_file(file)} is not valid YAML: {error}") from error
     if not found:
         raise Unreadable(f"{describe_file(file)} is empty.")
