@@ -172,5 +172,5 @@ class AdministrationMethods(Connection):
         path = f"/executors/{request_building.escape_segment(cluster)}"
         if node is not None:
             path += f"/nodes/{request_building.escape_segment(node)}"
-        building = request_building.build_post(path, cordon, method="PUT")
-        return self._request(building, ClusterCordon)
+        request = request_building.build_post(path, cordon, method="PUT")
+        return self._request(request, ClusterCordon)

@@ -119,7 +119,8 @@ def print_object(value: object, output: Format) -> None:
     if output is Format.YAML:
         from fairlead.cli.support import yaml_text
 
-        typer.echo(yaml_text.write_document(plain))
+        text = yaml_text.write_document(plain)
+        typer.echo(_replace_unprintable(text, lambda letter: f"\\U{ord(letter):08x}"))
     else:
         import msgspec
 
@@ -283,23 +284,22 @@ def _format_cell(value: object) -> str:
 
 def replace_control_characters(text: str) -> str:
     """The text without control characters, which could control the terminal; keeps line breaks."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-        for letter in text
-    )
+    return _replace_unprintable(text, lambda _: "\N{REPLACEMENT CHARACTER}")
 
 
 def _escape_json(encoded: bytes) -> str:
     """JSON whose unprintable characters, which could control the terminal, are escaped."""
     import json
 
-    text = encoded.decode()
+    return _replace_unprintable(encoded.decode(), lambda letter: json.dumps(letter)[1:-1])
+
+
+def _replace_unprintable(text: str, replacement: Callable[[str], str]) -> str:
+    """The text with a replacement for each unprintable character but line breaks and tabs."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1]
+        letter if letter.isprintable() or letter in "\n\t" else replacement(letter)
         for letter in text
     )
 

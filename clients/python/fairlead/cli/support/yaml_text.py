@@ -1,7 +1,7 @@
 """Reads YAML by the core schema of YAML 1.2, with aliases and merge keys (`<<: *name`).
 
-By the older rules of PyYAML `on:` is the key `true`, `12:30` is 750 and a time is not text. What is
-written can be shown by a terminal: characters that could control it are escaped.
+By the older rules of PyYAML `on:` is the key `true`, `12:30` is 750 and a time is not text. Writes
+YAML in which unprintable characters can be escaped.
 """
 
 import re
@@ -126,16 +126,14 @@ def _find_non_string_keys(place: str, value: object) -> Iterator[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts with unprintable characters in double quotes, where these can be escaped."""
+    """Writes texts with unprintable characters in double quotes."""
 
 
 def write_document(value: object) -> str:
-    """JSON values as a document, without a line break at its end."""
-    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else f"\\U{ord(letter):08x}"
-        for letter in text.rstrip("\n")
-    )
+    """JSON values as a document, without a line break at its end. Unprintable characters are only
+    in double quotes, where a reader understands their escapes."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
+    return text.rstrip("\n")
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
