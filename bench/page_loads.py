@@ -46,11 +46,15 @@ PAUSE_S_MAX: Final = 0.2
 ROUNDS: Final = 200
 USAGE_HOURS: Final = 720
 PREEMPTIONS: Final = 100_000
-TIMES: Final = """() => {
-    const loaded = performance.getEntriesByType("navigation")[0].domContentLoadedEventStart;
-    const paint = performance.getEntriesByName("first-contentful-paint")[0];
-    return paint && loaded ? [paint.startTime, Math.max(paint.startTime, loaded)] : null;
-}"""
+TIMES: Final = """() => new Promise((resolve) => {
+    new PerformanceObserver((paints) => {
+        const paint = paints.getEntriesByName("first-contentful-paint")[0];
+        if (paint) {
+            const page = performance.getEntriesByType("navigation")[0];
+            resolve([paint.startTime, Math.max(paint.startTime, page.domContentLoadedEventStart)]);
+        }
+    }).observe({ type: "paint", buffered: true });
+})"""
 
 
 def main() -> None:
@@ -214,8 +218,7 @@ async def load(page: Page, address: str) -> tuple[float, float]:
     answer = await page.goto(address, wait_until="domcontentloaded")
     assert answer is not None
     assert answer.status == 200, f"{address}: {answer.status}"
-    times = await page.wait_for_function(TIMES)
-    first, whole = await times.json_value()
+    first, whole = await page.evaluate(TIMES)
     return first, whole
 
 

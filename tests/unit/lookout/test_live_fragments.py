@@ -79,6 +79,22 @@ async def test_a_fragment_of_one_job_set_waits_for_a_change_of_that() -> None:
         await two.aclose()
 
 
+async def test_a_page_that_was_left_is_not_rendered_again() -> None:
+    renders = Renders()
+    async with fragments() as (live, progress):
+        await live.wait_until_rendered(renders.shared("left"))
+        left = live.follow(renders.shared("left"))
+        await anext(left)
+        await left.aclose()
+        other = live.follow(renders.shared("other"))
+        for position in (1, 2, 3):
+            await anext(other)
+            progress.advance({1: position})
+        assert renders.counts["left"] == 1
+        assert len(live) == 1
+        await other.aclose()
+
+
 async def test_an_error_of_the_rendering_reaches_all_followers() -> None:
     async def render() -> bytes:
         raise Problem("not-found", "There is no such job set.")

@@ -28,7 +28,8 @@ RENDER_S_MAX: Final = 15.0
 """and at least this often: not everything that it shows moves the view."""
 PAUSE_S_MAX: Final = 1.0
 LINGER_S: Final = 5.0
-"""How long a fragment without followers is rendered: its first follower is about to connect."""
+"""How long a fragment is rendered for a follower that is about to connect. It ends with the last
+one: who opens one page after the other leaves no work behind."""
 _logger: Final = logging.getLogger("fairlead.lookout.live")
 
 
@@ -57,7 +58,7 @@ class _Entry:
         self.task: asyncio.Task[None] | None = None
 
     def linger(self) -> None:
-        """Keep it for a moment without followers."""
+        """Keep it for a moment without followers: one is about to connect."""
         self.wanted_until_s = clock.monotonic_s() + LINGER_S
 
     @property
@@ -107,6 +108,7 @@ class LiveFragments:
     async def follow(self, shared: SharedFragment) -> AsyncGenerator[bytes, None]:
         """The text, each time it has changed; b"" after some seconds without a change."""
         entry = self._entry(shared)
+        entry.wanted_until_s = 0.0
         caller = CALLER.get()
         self._join(entry, caller)
         try:

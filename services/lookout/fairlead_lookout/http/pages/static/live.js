@@ -1,6 +1,17 @@
 // The live mark (live, reconnecting, paused), and updates that move no row under the pointer.
 "use strict";
 
+// htmx, which connects the page to its stream, begins when the page has been painted: the user does
+// not wait for its script, nor for the server's second answer.
+const { htmx: htmxAddress } = document.currentScript.dataset;
+requestAnimationFrame(() =>
+  setTimeout(() => {
+    const script = document.createElement("script");
+    script.src = htmxAddress;
+    document.body.append(script);
+  }),
+);
+
 const liveMark = document.getElementById("live-mark");
 const LIVE_PARTS = "[hx-sse\\:connect], [hx-trigger*='every']";
 let isPaused = false;
