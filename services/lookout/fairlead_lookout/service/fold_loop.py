@@ -1,9 +1,9 @@
-"""The loop that folds the log: read, fold, write, for the partitions that this process holds.
+"""The loop that reads the log and folds it, for the partitions that this process holds.
 
-One connection holds the locks of the partitions and writes the view, one transaction per batch:
-read the stored records, fold, add the public events to their streams, write the changes and the
-positions. A batch is written while the next ones are read and folded. It waits during an outage for
-a limited time. A position that another process has moved (`ViewConflict`) ends this process.
+One connection holds the locks of the partitions and writes the view, one transaction per batch.
+`batch_folder.py` folds a batch; this module connects, shares the partitions with other processes,
+reads messages, and decides when to read again. The loop waits during an outage for a limited time.
+A position that another process has moved (`ViewConflict`) ends this process.
 """
 
 import asyncio
@@ -26,20 +26,16 @@ from fairlead_common.log.topics import JOBS
 from fairlead_common.log.validating_log import ValidatingReader, stopped_partitions
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
-from fairlead_lookout.domain.event_chunks import Chunk, pack_chunks
-from fairlead_lookout.domain.message_batches import Batch, cut_batches, take_messages
-from fairlead_lookout.domain.model import Changes, JobSetKey, Message, StoredRecords
-from fairlead_lookout.domain.view_fold import JobFold
+from fairlead_lookout.domain.message_batches import cut_batches
+from fairlead_lookout.domain.model import Message
 from fairlead_lookout.service import metrics
 from fairlead_lookout.service.background_task import BackgroundTask
+from fairlead_lookout.service.batch_folder import BatchFolder, FoldedBatch
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store import view_coverage
 from fairlead_lookout.store.event_streams import StreamWriter
-from fairlead_lookout.store.fold import fold_rows, fold_store
-from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
+from fairlead_lookout.store.fold import fold_store
 from fairlead_lookout.store.fold.fold_cache import FoldCache
-from fairlead_lookout.store.fold.fold_rows import FoldRows
-from fairlead_lookout.store.fold.fold_store import FoldStore
 from fairlead_lookout.store.fold.partition_locks import BALANCE_S, PartitionLocks
 from fairlead_lookout.store.fold.time_slice import TimeSlice
 from fairlead_lookout.store.fold.week_expiry import WeekExpiry
@@ -49,8 +45,6 @@ from fairlead_lookout.store.view_progress import ViewProgress
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """Decoded, the records of new jobs take more than twice as much memory."""
 READ_RECORDS_MAX: Final = 20_000
-BULK_JOBS_MAX: Final = 10_000
-"""Jobs of a part of a bulk request, at most."""
 READ_WAIT_S: Final = 1.0
 READS_SILENCE_S: Final = 3_600.0
 """The connection for reads holds no locks, and is not used while a bulk request is folded."""
@@ -71,18 +65,6 @@ class _Read(NamedTuple):
     messages: deque[Message]
     positions: dict[int, int]
     is_full: bool
-
-
-class _FoldedBatch(NamedTuple):
-    """What is written and then reported of a batch. Its messages and changes, which are several
-    times as large, are freed before."""
-
-    after: dict[int, int]
-    last_time_ms: int | None
-    events: int
-    job_sets: frozenset[JobSetKey]
-    chunks: list[Chunk]
-    rows: FoldRows
 
 
 class FoldLoop:
@@ -136,11 +118,18 @@ class FoldLoop:
         """Fold until the connection or the log fails."""
         async with contextlib.AsyncExitStack() as stack:
             connection = await self._connect(stack, "fairlead-lookout-fold", lock_session.SILENCE_S)
-            ahead = await self._connect(stack, "fairlead-lookout-fold-reads", READS_SILENCE_S)
+            reader = await self._connect(stack, "fairlead-lookout-fold-reads", READS_SILENCE_S)
             await self._prepare(connection)
-            store = FoldStore(connection, ahead, self._cache, self._time_slice)
-            background = await stack.enter_async_context(BackgroundTask())
-            await self._fold_partitions(connection, store, background)
+            folder = BatchFolder(
+                connection,
+                reader,
+                await stack.enter_async_context(BackgroundTask()),
+                cache=self._cache,
+                time_slice=self._time_slice,
+                streams=self._streams,
+                report=self._report_committed,
+            )
+            await self._fold_partitions(connection, folder)
 
     async def _connect(
         self, stack: contextlib.AsyncExitStack, name: str, silence_s: float
@@ -164,14 +153,8 @@ class FoldLoop:
         stack.push_async_callback(_close, connection)
         return connection
 
-    async def _fold_partitions(
-        self, connection: Connection, store: FoldStore, background: BackgroundTask
-    ) -> None:
-        """Fold the partitions that this process gets, until the connection or the log fails.
-
-        A batch is written in the background while others are read and folded. Nothing else uses
-        the connection meanwhile.
-        """
+    async def _fold_partitions(self, connection: Connection, folder: BatchFolder) -> None:
+        """Fold the partitions that this process gets, until the connection or the log fails."""
         reader: Reader | None = None
         try:
             partitions = PartitionLocks(connection, _draw_number)
@@ -181,8 +164,8 @@ class FoldLoop:
             while True:
                 if clock.monotonic_s() - balanced_s >= BALANCE_S:
                     balanced_s = clock.monotonic_s()
-                    await background.wait()
-                    await store.keep_reader_open()
+                    await folder.finish_writing()
+                    await folder.keep_reader_open()
                     if await partitions.balance():
                         if reader is not None:
                             await reader.close()
@@ -193,9 +176,9 @@ class FoldLoop:
                 if reader is None or not partitions.held:
                     await asyncio.sleep(BALANCE_S / 4)
                     continue
-                positions = await self._fold_next(connection, store, reader, positions, background)
+                positions = await self._fold_next(folder, reader, positions)
                 if expiry.is_due():
-                    await background.wait()
+                    await folder.finish_writing()
                     await expiry.expire_some(partitions.held)
         finally:
             self._progress.set_own_partitions(frozenset())
@@ -230,26 +213,16 @@ class FoldLoop:
         return reader, positions
 
     async def _fold_next(
-        self,
-        connection: Connection,
-        store: FoldStore,
-        reader: Reader,
-        positions: dict[int, int],
-        background: BackgroundTask,
+        self, folder: BatchFolder, reader: Reader, positions: dict[int, int]
     ) -> dict[int, int]:
         """Read once and fold the messages; returns the new positions."""
         read = await self._read_messages(reader)
         if read.positions == positions:
             return positions
+        events_max = self._settings.fold_events_max
         events = 0
-        for batch in cut_batches(
-            read.messages, positions, read.positions, self._settings.fold_events_max
-        ):
-            if batch.is_bulk_request:
-                await background.wait()
-                events += await self._fold_bulk_request(connection, store, batch, background)
-            else:
-                events += await self._fold(connection, store, batch, background)
+        for batch in cut_batches(read.messages, positions, read.positions, events_max):
+            events += await folder.fold(batch, events_max)
         passed_s, self._read_s = read.time_s - self._read_s, read.time_s
         if not read.is_full:
             interval_s = choose_interval_s(events, passed_s, self._settings)
@@ -280,105 +253,14 @@ class FoldLoop:
             await self._time_slice.yield_if_over()
         return messages
 
-    async def _fold_bulk_request(
-        self,
-        connection: Connection,
-        store: FoldStore,
-        whole: Batch,
-        background: BackgroundTask,
-    ) -> int:
-        """Fold one bulk request in parts, one transaction each; the progress is saved with the
-        position. Returns the number of events."""
-        candidates = BulkCandidates(connection)
-        jobs_max = min(self._settings.fold_events_max, BULK_JOBS_MAX)
-        events = 0
-        while True:
-            part = await candidates.read_part(whole, jobs_max)
-            events += await self._fold(connection, store, part, background)
-            if part.progress_after is None:
-                return events
-
-    async def _fold(
-        self, connection: Connection, store: FoldStore, batch: Batch, background: BackgroundTask
-    ) -> int:
-        """Fold one batch in one transaction; returns its number of events.
-
-        If what it needs is not being written, it is written in the background, while the next
-        batch is folded on top of its result. If that write fails, the session ends and the cache
-        is emptied.
-        """
-        began_s = clock.monotonic_s()
-        stored = await store.load_ahead(batch)
-        if stored is not None:
-            folded, changes = await self._fold_batch(store, stored, batch)
-            await self._take_over(changes)
-            await background.start(self._write(connection, store, folded, began_s))
-            store.start_writing(changes)
-            return folded.events
-        await background.wait()
-        try:
-            async with connection.transaction():
-                folded, changes = await self._fold_batch(store, await store.load(batch), batch)
-                await self._publish_and_write(store, folded)
-        except BaseException:
-            store.forget_written()
-            raise
-        await self._take_over(changes)
-        self._report_written(folded, began_s)
-        return folded.events
-
-    async def _take_over(self, changes: Changes) -> None:
-        for _ in self._cache.apply(changes):
-            await self._time_slice.yield_if_over()
-
-    async def _fold_batch(
-        self, store: FoldStore, stored: StoredRecords, batch: Batch
-    ) -> tuple[_FoldedBatch, Changes]:
-        """Fold a batch without writing anything. Its messages are freed as they are folded."""
-        times_ms = {message.partition: message.time_ms for message in batch.messages}
-        last_time_ms = batch.messages[-1].time_ms if batch.messages else None
-        changes = await self._apply(stored, batch)
-        chunks: list[Chunk] = []
-        for chunk in pack_chunks(stored.job_sets, changes.lines):
-            chunks.append(chunk)
-            await self._time_slice.yield_if_over()
-        moves = fold_rows.encode_moves(batch, times_ms, changes.published)
-        rows = await store.encode_rows(stored, changes, chunks, moves)
-        folded = _FoldedBatch(
-            batch.after, last_time_ms, changes.events, frozenset(changes.job_sets), chunks, rows
-        )
-        return folded, changes
-
-    async def _write(
-        self, connection: Connection, store: FoldStore, folded: _FoldedBatch, began_s: float
-    ) -> None:
-        try:
-            async with connection.transaction():
-                await self._publish_and_write(store, folded)
-        except BaseException:
-            store.forget_written()
-            raise
-        store.end_writing()
-        self._report_written(folded, began_s)
-
-    async def _publish_and_write(self, store: FoldStore, folded: _FoldedBatch) -> None:
-        await self._streams.publish(folded.chunks)
-        await store.write(folded.rows)
-
-    def _report_written(self, folded: _FoldedBatch, began_s: float) -> None:
-        """The batch is committed: report its positions and metrics."""
+    def _report_committed(self, folded: FoldedBatch) -> None:
+        """Report the positions and metrics of a batch that is committed."""
         self._progress.advance(folded.after, folded.job_sets)
-        metrics.BATCH_S.observe(clock.monotonic_s() - began_s)
+        metrics.BATCH_S.observe(clock.monotonic_s() - folded.began_s)
         metrics.EVENTS.inc(folded.events)
         if folded.last_time_ms is not None:
             metrics.LAG_S.set((clock.now_ms() - folded.last_time_ms) / 1000)
         self._outages.report_progress()
-
-    async def _apply(self, stored: StoredRecords, batch: Batch) -> Changes:
-        fold = JobFold(stored)
-        for _ in fold.apply(take_messages(batch.messages)):
-            await self._time_slice.yield_if_over()
-        return fold.changes()
 
 
 def is_full_read(entries: Sequence[Entry]) -> bool:
