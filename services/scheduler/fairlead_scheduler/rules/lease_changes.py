@@ -138,7 +138,7 @@ def new_lease(
     shape = jobs.shapes.values[number].raw
     requests = jobs.shape_of(number).requests
     spec = submitted.spec
-    if shape != b"".join((submitted.shape,)):  # a retry gave it more memory
+    if shape != bytes(submitted.shape):  # a retry gave it more memory
         before = shapes.decode(submitted.shape).requests[quantities.MEMORY]
         spec = quantities.scale_spec_memory(bytes(spec), before, requests[quantities.MEMORY])
     lease = Lease(

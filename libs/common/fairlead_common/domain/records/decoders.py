@@ -390,7 +390,7 @@ def _check_submitted(found: Sequence[events.JobSubmitted]) -> None:
 
 
 def _find_first_bytes(found: Sequence[msgspec.Raw]) -> set[bytes]:
-    return {b"".join((raw,))[:1] for raw in found}  # a fifth of the time of `bytes`
+    return {bytes(raw)[:1] for raw in found}
 
 
 def _check_shapes(found: Sequence[msgspec.Raw]) -> None:

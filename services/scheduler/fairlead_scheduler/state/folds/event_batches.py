@@ -137,7 +137,7 @@ class SubmissionBatch:
         self.ids += [event.job_id for event in events]
         self.repeatable += [event.job_id for event in events if event.client_id is not None]
         self.digests.append(_pack_digests([event.digest for event in events]))
-        raws = [b"".join((event.shape,)) for event in events]  # a fifth of the time of `bytes`
+        raws = [bytes(event.shape) for event in events]
         kinds = zip(raws, [event.priority_class for event in events], strict=True)
         self.shape += map(self.shapes.__getitem__, kinds)
         self.flags.add(

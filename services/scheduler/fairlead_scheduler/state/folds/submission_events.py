@@ -127,7 +127,7 @@ def _add_job(
     jobs.digest[row] = event.digest.encode()
     jobs.flags[row] = find_first_flags(event)
     jobs.pool[row] = jobs.pools.number(event.pool)
-    shape = job_table.ShapeClass(b"".join((event.shape,)), event.priority_class)
+    shape = job_table.ShapeClass(bytes(event.shape), event.priority_class)
     jobs.shape[row] = jobs.shapes.number(shape)
     jobs.grace_s[row] = event.grace_s
     jobs.priority[row] = event.priority
