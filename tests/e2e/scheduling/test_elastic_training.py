@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from fairlead.cli.support import yaml_text
+from fairlead.cli.output import yaml_text
 from tests.e2e.scheduling.installation import Installation
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "elastic"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlead import Client
-from fairlead.cli.support import yaml_text
+from fairlead.cli.output import yaml_text
 from fairlead.errors import Invalid
 from fairlead_standalone.processes.child_process import ServerFailed
 from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation

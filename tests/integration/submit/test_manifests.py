@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.cli.support import yaml_text
+from fairlead.cli.output import yaml_text
 from fairlead_common.domain.records import events
 from tests.integration.submit.submit_server import Served, served
 

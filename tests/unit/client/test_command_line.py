@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from fairlead import AsyncClient, Retries, ServerUnreachable, cli
-from fairlead.cli.commands import run_command
+from fairlead.cli.commands.jobs import run_command
 from tests.unit.client import fake_server
 from tests.unit.client.fake_server import FILE, Request, Server, accept
 

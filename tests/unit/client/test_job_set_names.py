@@ -6,7 +6,7 @@ from urllib.parse import unquote
 import pytest
 
 from fairlead import cli
-from fairlead.cli.commands.submit_command import suggest_commands
+from fairlead.cli.commands.jobs.submit_command import suggest_commands
 from tests.job_set_names import JOB_SET_NAMES
 from tests.unit.client.fake_server import Server
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.cli.support import job_story
+from fairlead.cli.output import job_story
 from fairlead.models.job_models import JobDetail, Run, WaitingReason
 
 NOW = datetime.datetime(2026, 1, 1, 0, 10, tzinfo=datetime.UTC)

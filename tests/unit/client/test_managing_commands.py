@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from fairlead import cli
-from fairlead.cli.commands import doctor_command
+from fairlead.cli.commands.setup import doctor_command
 from tests.unit.client import fake_server
 from tests.unit.client.fake_server import Reply, Request, Server
 

@@ -6,8 +6,8 @@ import json
 import pytest
 import yaml
 
-from fairlead.cli.commands import watch_command
-from fairlead.cli.support import output_formats
+from fairlead.cli.commands.jobs import watch_command
+from fairlead.cli.output import output_formats
 from fairlead.models.job_models import JobSet
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)

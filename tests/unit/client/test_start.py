@@ -50,11 +50,11 @@ def test_a_command_imports_only_its_own_module() -> None:
     assert not modules & {*HEAVY}
     own = {name for name in cli.COMMANDS if f"fairlead.cli.commands.{name}" in modules}
     assert own == {
-        "arrays.array_commands",
-        "get_command",
-        "groups.group_commands",
-        "queue_commands",
-        "watch_command",
+        "administration.queue_commands",
+        "jobs.array_commands",
+        "jobs.group_commands",
+        "jobs.watch_command",
+        "queries.get_command",
     }  # `get` lists queues as `queue` does, groups and arrays
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.cli.support import yaml_text
+from fairlead.cli.output import yaml_text
 
 
 def test_words_and_times_are_text_and_numbers_are_decimal() -> None:

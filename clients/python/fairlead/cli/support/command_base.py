@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from fairlead.cli.support import output_formats
+from fairlead.cli.output import output_formats
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from fairlead.calls.exchange_types import Reply
-from fairlead.cli.support import command_base, output_formats
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base
 from fairlead.models.cluster_models import Cluster, QuarantineRecord
 
 SKEW_S_MAX: Final = 30.0

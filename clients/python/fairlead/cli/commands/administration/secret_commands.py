@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.support import command_base, output_formats
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead.models.secret_models import Secret

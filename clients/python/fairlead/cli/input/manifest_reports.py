@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fairlead.cli.support import command_base, output_formats
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead.models.manifest_models import ManifestField

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.support import command_base, job_selection
+from fairlead.cli.input import job_selection
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead import Filter

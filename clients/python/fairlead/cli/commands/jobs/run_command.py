@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from fairlead.cli.support import (
-    command_base,
-    job_selection,
-    job_story,
-    recent_job_set,
-    working_folder,
-)
+from fairlead.cli.input import job_selection, working_folder
+from fairlead.cli.output import job_story
+from fairlead.cli.support import command_base, recent_job_set
 
 if TYPE_CHECKING:
     from fairlead import AsyncClient, Job, JobDetail

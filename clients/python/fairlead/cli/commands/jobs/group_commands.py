@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead.cli.support import command_base, job_selection, job_story, output_formats
+from fairlead.cli.input import job_selection
+from fairlead.cli.output import job_story, output_formats
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead import Client, GroupDetail, GroupView
@@ -254,7 +256,7 @@ def _report_cancellation(done: "GroupActionResult") -> None:
 
 def _read_template(text: str) -> tuple[str, dict[str, object]]:
     """The role and the template in the file of `ROLE=FILE`."""
-    from fairlead.cli.support import submission_files
+    from fairlead.cli.input import submission_files
 
     role, _, file = text.partition("=")
     if not role or not file:

@@ -4,7 +4,7 @@ import datetime
 import shlex
 from typing import TYPE_CHECKING
 
-from fairlead.cli.support import output_formats
+from fairlead.cli.output import output_formats
 
 if TYPE_CHECKING:
     from fairlead import JobDetail, Run, WaitingReason

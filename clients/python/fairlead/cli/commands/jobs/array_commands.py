@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead.cli.support import command_base, job_selection, output_formats
+from fairlead.cli.input import job_selection
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead import ArrayView, Client

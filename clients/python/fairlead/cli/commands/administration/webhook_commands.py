@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.support import command_base, output_formats, webhook_options
+from fairlead.cli.input import webhook_options
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead.models.webhook_models import Delivery, Webhook

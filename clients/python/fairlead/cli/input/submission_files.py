@@ -132,7 +132,7 @@ def _parse_documents(file: str, text: bytes) -> list[object]:
         except msgspec.DecodeError as error:
             if file.endswith(".json"):
                 raise Unreadable(f"{describe_file(file)} is not valid JSON: {error}") from error
-    from fairlead.cli.support import yaml_text
+    from fairlead.cli.output import yaml_text
 
     try:
         found = yaml_text.read_documents(text)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead.cli.support import command_base, output_formats
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

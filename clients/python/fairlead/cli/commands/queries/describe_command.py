@@ -5,15 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.commands.arrays import array_commands
-from fairlead.cli.commands.groups import group_commands
-from fairlead.cli.support import (
-    command_base,
-    job_selection,
-    job_story,
-    output_formats,
-    quantity_texts,
-)
+from fairlead.cli.commands.jobs import array_commands, group_commands
+from fairlead.cli.input import job_selection
+from fairlead.cli.output import job_story, output_formats, quantity_texts
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from datetime import datetime

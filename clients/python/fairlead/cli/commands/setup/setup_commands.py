@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.support import command_base, output_formats
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base
 
 
 class Shell(StrEnum):

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.commands import queue_commands, watch_command
-from fairlead.cli.commands.arrays import array_commands
-from fairlead.cli.commands.groups import group_commands
-from fairlead.cli.support import command_base, job_selection, output_formats, quantity_texts
+from fairlead.cli.commands.administration import queue_commands
+from fairlead.cli.commands.jobs import array_commands, group_commands, watch_command
+from fairlead.cli.input import job_selection
+from fairlead.cli.output import output_formats, quantity_texts
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from datetime import datetime

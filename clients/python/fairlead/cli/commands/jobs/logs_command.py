@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.support import command_base, job_selection, job_story, output_formats
+from fairlead.cli.input import job_selection
+from fairlead.cli.output import job_story, output_formats
+from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead import Client, Filter

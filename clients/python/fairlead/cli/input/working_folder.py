@@ -11,7 +11,7 @@ from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
     from fairlead.calls.job_location import Location
-    from fairlead.cli.support.submission_files import Submission
+    from fairlead.cli.input.submission_files import Submission
 
 DEFAULT_POOL: Final = "default"
 FolderOption = Annotated[

@@ -117,7 +117,7 @@ def print_object(value: object, output: Format) -> None:
     """Print one thing as JSON or YAML."""
     plain = _to_json_values(value)
     if output is Format.YAML:
-        from fairlead.cli.support import yaml_text
+        from fairlead.cli.output import yaml_text
 
         text = yaml_text.write_document(plain)
         typer.echo(_replace_unprintable(text, lambda letter: f"\\U{ord(letter):08x}"))
@@ -137,6 +137,13 @@ def print_json_line(value: object) -> None:
 def print_line(text: str) -> None:
     """Print one line, which may contain text from users."""
     typer.echo(replace_control_characters(text.replace("\n", " ")))
+
+
+def print_outcome(subject: str, outcome: str, differences: Iterable[str] = ()) -> None:
+    """Print what became of an object, as `queue vision changed`, and the differences below it."""
+    typer.echo(f"{subject} {outcome}")
+    for line in differences:
+        print_line(f"  {line}")
 
 
 def terminal_columns() -> int | None:

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.commands import watch_command
-from fairlead.cli.commands.arrays import array_commands
-from fairlead.cli.support import command_base, output_formats, recent_job_set, working_folder
+from fairlead.cli.commands.jobs import array_commands, watch_command
+from fairlead.cli.input import working_folder
+from fairlead.cli.output import output_formats
+from fairlead.cli.support import command_base, recent_job_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from fairlead import Client, SubmitResult, SubmittedJob, ValidationResult
-    from fairlead.cli.support.submission_files import Submission
+    from fairlead.cli.input.submission_files import Submission
     from fairlead.models.group_models import SubmittedGroup
 
 
@@ -73,7 +74,7 @@ def submit(
     current folder.
     """
     from fairlead import Conflict, Invalid
-    from fairlead.cli.support import submission_files
+    from fairlead.cli.input import submission_files
 
     documents = submission_files.load_documents(file)
     if submission_files.are_manifests(file, documents):
@@ -143,7 +144,7 @@ def convert(
 
     Fields that are ignored are listed on stderr with the reason. Nothing is created.
     """
-    from fairlead.cli.support import manifest_reports, submission_files
+    from fairlead.cli.input import manifest_reports, submission_files
 
     documents = submission_files.load_documents(file)
     if not submission_files.are_manifests(file, documents):
@@ -175,7 +176,7 @@ def _submit_manifests(
 ) -> "list[tuple[Submission, SubmitResult]]":
     """Submit manifests as jobs or groups of one job set, and list the fields without effect."""
     from fairlead import SubmitResult, ValidationResult
-    from fairlead.cli.support import manifest_reports, submission_files
+    from fairlead.cli.input import manifest_reports, submission_files
 
     with _name_documents(documents):
         done = client.submit_manifests(

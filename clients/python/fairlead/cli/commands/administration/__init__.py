@@ -1,0 +1,1 @@
+"""Commands for operators: queues, clusters, tokens, secrets and webhooks."""

@@ -1,0 +1,1 @@
+"""Commands that submit jobs, follow them and change them."""

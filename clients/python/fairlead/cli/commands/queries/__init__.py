@@ -1,0 +1,1 @@
+"""Commands that list and describe what the server has."""

@@ -1,0 +1,1 @@
+"""Commands for the connection of this machine to a server."""

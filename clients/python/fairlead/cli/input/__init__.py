@@ -1,0 +1,1 @@
+"""What commands are given: files, folders, and options that several commands have."""

@@ -1,0 +1,1 @@
+"""How commands print: formats of lists and objects, texts, histories, differences."""
