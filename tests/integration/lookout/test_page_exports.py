@@ -14,7 +14,7 @@ from fairlead_common.domain.ids import JobId, array_id
 from fairlead_common.domain.records import configuration, events
 from fairlead_lookout.domain import saved_views
 from fairlead_lookout.http.list_exports import ROWS, split_rows
-from fairlead_lookout.http.responses import UsageResponse
+from fairlead_lookout.http.responses.fairness_responses import UsageResponse
 from tests.e2e.pages.reported_state import NODES, fill
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_groups import announced, group_id

@@ -17,7 +17,15 @@ from fairlead_common.domain import priority_classes
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters, scheduling_reports
 from fairlead_lookout.domain import public_events
-from fairlead_lookout.http import array_responses, group_responses, responses
+from fairlead_lookout.http.responses import (
+    array_responses,
+    cluster_responses,
+    fairness_responses,
+    group_responses,
+    job_responses,
+    job_set_responses,
+    report_responses,
+)
 from fairlead_lookout.store.queries import group_lists
 from fairlead_submit.domain import request_types, resubmission
 from fairlead_submit.domain.groups import group_types
@@ -62,24 +70,24 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     ),
     "taint": (cluster_models.Taint, clusters.Taint, set()),
     "queue": (job_models.Queue, queue_routes.QueueView, set()),
-    "job set": (job_models.JobSet, responses.JobSetResponse, set()),
-    "job in a list": (job_models.JobView, responses.JobResponse, set()),
-    "job": (job_models.JobDetail, responses.JobDetailResponse, set()),
-    "group": (job_models.Group, responses.GroupResponse, set()),
-    "cluster": (cluster_models.Cluster, responses.ClusterResponse, set()),
-    "avoidance": (cluster_models.Avoidance, responses.AvoidanceResponse, set()),
-    "node": (cluster_models.Node, responses.NodeResponse, set()),
-    "run": (job_models.Run, responses.RunResponse, set()),
-    "why": (job_models.WaitingReason, responses.WaitingReasonResponse, set()),
+    "job set": (job_models.JobSet, job_set_responses.JobSetResponse, set()),
+    "job in a list": (job_models.JobView, job_responses.JobResponse, set()),
+    "job": (job_models.JobDetail, job_responses.JobDetailResponse, set()),
+    "group": (job_models.Group, job_responses.GroupResponse, set()),
+    "cluster": (cluster_models.Cluster, cluster_responses.ClusterResponse, set()),
+    "avoidance": (cluster_models.Avoidance, cluster_responses.AvoidanceResponse, set()),
+    "node": (cluster_models.Node, cluster_responses.NodeResponse, set()),
+    "run": (job_models.Run, job_responses.RunResponse, set()),
+    "why": (job_models.WaitingReason, job_responses.WaitingReasonResponse, set()),
     "why jobs wait": (client_reports.WaitingReport, scheduling_reports.WaitingReport, set()),
     "a queue's share": (client_reports.QueueShare, scheduling_reports.QueueShare, set()),
-    "round": (client_reports.Round, responses.RoundResponse, set()),
-    "rounds": (client_reports.Rounds, responses.RoundsResponse, set()),
-    "queue report": (client_reports.QueueReport, responses.QueueReportResponse, set()),
-    "pool report": (client_reports.PoolReport, responses.PoolReportResponse, set()),
-    "standing": (client_reports.ShareSample, responses.ShareResponse, set()),
-    "usage": (client_reports.Usage, responses.UsageResponse, set()),
-    "fairness": (client_reports.Fairness, responses.FairnessResponse, set()),
+    "round": (client_reports.Round, report_responses.RoundResponse, set()),
+    "rounds": (client_reports.Rounds, report_responses.RoundsResponse, set()),
+    "queue report": (client_reports.QueueReport, report_responses.QueueReportResponse, set()),
+    "pool report": (client_reports.PoolReport, report_responses.PoolReportResponse, set()),
+    "standing": (client_reports.ShareSample, fairness_responses.ShareResponse, set()),
+    "usage": (client_reports.Usage, fairness_responses.UsageResponse, set()),
+    "fairness": (client_reports.Fairness, fairness_responses.FairnessResponse, set()),
     "submitted groups": (
         group_models.GroupSubmitResult,
         group_service.GroupSubmissionResponse,

@@ -8,8 +8,8 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.records.group_terms import GroupRole
 from fairlead_lookout.domain.groups.group_scalings import RoleTerms, Scaling
 from fairlead_lookout.domain.public_events import EventType, PublicEvent
-from fairlead_lookout.http.group_responses import GroupDetail
 from fairlead_lookout.http.pages.scheduling import group_charts
+from fairlead_lookout.http.responses.group_responses import GroupDetail
 from fairlead_lookout.store.queries.group_history import GroupHistory
 from fairlead_lookout.store.queries.group_lists import RoleCounts
 

@@ -8,7 +8,11 @@ import msgspec
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_lookout.http.pages.jobs.job_events import EVENTS_MAX, list_events
 from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
-from fairlead_lookout.http.responses import JobDetailResponse, RunResponse, UserRequestResponse
+from fairlead_lookout.http.responses.job_responses import (
+    JobDetailResponse,
+    RunResponse,
+    UserRequestResponse,
+)
 from tests.conftest import ROOT
 
 JOB = JobDetailResponse(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_lookout.http.pages import rendering
-from fairlead_lookout.http.responses import JobResponse
+from fairlead_lookout.http.responses.job_responses import JobResponse
 
 
 def test_the_bar_of_states_fills_its_width() -> None:

@@ -8,13 +8,10 @@ from hypothesis import strategies as st
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.jobs import run_timelines
 from fairlead_lookout.http.pages.scheduling import cluster_pages, pool_pages
-from fairlead_lookout.http.responses import (
-    JobDetailResponse,
-    NodeResponse,
-    RoundResponse,
-    RunResponse,
-    format_time,
-)
+from fairlead_lookout.http.responses.cluster_responses import NodeResponse
+from fairlead_lookout.http.responses.job_responses import JobDetailResponse, RunResponse
+from fairlead_lookout.http.responses.report_responses import RoundResponse
+from fairlead_lookout.http.responses.response_base import format_time
 
 BEGIN_MS = 1_800_000_000_000
 

@@ -6,7 +6,7 @@ import re
 
 from fairlead_common.domain import timestamps
 from fairlead_lookout.http.pages.scheduling import share_charts
-from fairlead_lookout.http.responses import FairnessResponse, ShareResponse
+from fairlead_lookout.http.responses.fairness_responses import FairnessResponse, ShareResponse
 
 HOUR_MS = 3_600_000
 

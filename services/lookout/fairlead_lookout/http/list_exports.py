@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_lookout.http.deps import Deps, Slot
-from fairlead_lookout.http.json_answers import NDJSON
+from fairlead_lookout.http.responses.json_answers import NDJSON
 
 ROWS: Final = 500
 """Rows of a page: the event loop is blocked while they are encoded."""

@@ -7,8 +7,11 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.ids import is_array_id, partition_of_job
 from fairlead_common.domain.records.scheduling_reports import WaitingReport
 from fairlead_common.log.quarantine import QuarantinedRecord
-from fairlead_lookout.http.job_responses import NO_NODES, find_obstacle
-from fairlead_lookout.http.responses import WaitingReasonResponse
+from fairlead_lookout.http.responses.job_responses import (
+    NO_NODES,
+    WaitingReasonResponse,
+    find_obstacle,
+)
 from fairlead_lookout.store.queries.group_lists import decode_roles
 from fairlead_lookout.store.queries.view_reader import Dependencies, JobRecord
 from fairlead_lookout.store.topic_caches import ClusterCache, ReportCache

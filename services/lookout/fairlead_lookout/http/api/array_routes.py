@@ -10,11 +10,11 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import After, Wait, validated_by
-from fairlead_lookout.http import array_responses
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
 from fairlead_lookout.http.request_parameters import Cursor, Limit, Text, check_state
+from fairlead_lookout.http.responses import array_responses
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 from fairlead_lookout.store.queries import array_lists, task_lists
 from fairlead_lookout.store.queries.array_lists import ArrayFilter, ArrayRecord
 

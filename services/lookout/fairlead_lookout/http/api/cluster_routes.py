@@ -11,11 +11,11 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import clusters as facts
 from fairlead_lookout.domain.model import Amounts
-from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import after_position
 from fairlead_lookout.http.request_parameters import QueueName
+from fairlead_lookout.http.responses import cluster_responses, response_base
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 
 JOBS_LISTED_MAX: Final = 20
 _decode: Final = msgspec.json.Decoder(Amounts).decode
@@ -44,7 +44,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         "/clusters",
         summary="All clusters with their resources and usage",
         dependencies=[after_position(deps)],
-        responses=document_responses(responses.ClustersResponse, "All clusters.", 400),
+        responses=document_responses(cluster_responses.ClustersResponse, "All clusters.", 400),
     )
     async def list_clusters() -> Response:
         return json_response(await describe_clusters(deps))
@@ -54,25 +54,25 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="The nodes of a cluster and what runs there",
         dependencies=[after_position(deps)],
         responses=document_responses(
-            responses.NodesResponse, "Its nodes and what runs there.", 400, 404
+            cluster_responses.NodesResponse, "Its nodes and what runs there.", 400, 404
         ),
     )
     async def list_nodes(visible_queues: VisibleQueues, executor: QueueName) -> Response:
         return json_response(await describe_nodes(deps, executor, visible_queues))
 
 
-async def describe_clusters(deps: Deps) -> responses.ClustersResponse:
+async def describe_clusters(deps: Deps) -> cluster_responses.ClustersResponse:
     """All clusters that have sent a heartbeat or a node."""
     made = []
     for executor, heartbeat, nodes in deps.clusters.read_all():
         usage = await _read_usage(deps, executor)
         cordon = deps.configuration.find_cordon(executor)
         made.append(
-            responses.ClusterResponse(
+            cluster_responses.ClusterResponse(
                 executor=executor,
                 backend=heartbeat.backend if heartbeat else "",
                 version=heartbeat.version if heartbeat else "",
-                last_heartbeat=responses.format_time(deps.clusters.find_heartbeat_ms(executor)),
+                last_heartbeat=response_base.format_time(deps.clusters.find_heartbeat_ms(executor)),
                 nodes=len(nodes),
                 pools=_count_pools(nodes),
                 allocatable=_to_numbers(_add(node.allocatable for node in nodes)),
@@ -87,12 +87,12 @@ async def describe_clusters(deps: Deps) -> responses.ClustersResponse:
                 ),
             )
         )
-    return responses.ClustersResponse(clusters=made)
+    return cluster_responses.ClustersResponse(clusters=made)
 
 
 async def describe_nodes(
     deps: Deps, executor: str, visible_queues: QueueScope
-) -> responses.NodesResponse:
+) -> cluster_responses.NodesResponse:
     """The nodes of a cluster. Raises a 404 `Problem`."""
     known = {name: nodes for name, _, nodes in deps.clusters.read_all()}
     if executor not in known:
@@ -104,7 +104,7 @@ async def describe_nodes(
         own = usage.get(node.name, NodeUsage())
         cordon = deps.configuration.find_cordon(executor, node.name)
         made.append(
-            responses.NodeResponse(
+            cluster_responses.NodeResponse(
                 node=node.name,
                 pool=node.pool,
                 labels=node.labels,
@@ -119,7 +119,7 @@ async def describe_nodes(
                 jobs=[job_id for job_id in own.jobs if job_id in visible],
             )
         )
-    return responses.NodesResponse(executor=executor, nodes=made)
+    return cluster_responses.NodesResponse(executor=executor, nodes=made)
 
 
 async def sum_pools(deps: Deps, pool: str | None = None) -> dict[str, PoolUse]:
@@ -139,11 +139,13 @@ async def sum_pools(deps: Deps, pool: str | None = None) -> dict[str, PoolUse]:
     }
 
 
-def _describe_avoidance(avoided: facts.Avoidance | None) -> responses.AvoidanceResponse | None:
+def _describe_avoidance(
+    avoided: facts.Avoidance | None,
+) -> cluster_responses.AvoidanceResponse | None:
     if avoided is None:
         return None
     until = timestamps.rfc3339(avoided.until_ms)
-    return responses.AvoidanceResponse(
+    return cluster_responses.AvoidanceResponse(
         failures=avoided.failures, reason=avoided.reason, until=until
     )
 

@@ -17,9 +17,9 @@ from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http.api.group_routes import find_group_row
 from fairlead_lookout.http.deps import Deps, Slot
-from fairlead_lookout.http.json_answers import NDJSON, SSE, document_responses
 from fairlead_lookout.http.long_polls import find_job_set, require_queue, wait_for_position
 from fairlead_lookout.http.request_parameters import JobSetName, QueueName
+from fairlead_lookout.http.responses.json_answers import NDJSON, SSE, document_responses
 from fairlead_lookout.store.queries import (
     group_history,
     job_set_events,

@@ -9,11 +9,8 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web.query_validation import After, Wait
-from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, JobFilterQuery, Sort
 from fairlead_lookout.http.deps import Deps, ExportDeps
-from fairlead_lookout.http.export_responses import JobWithSubmission, add_submission
-from fairlead_lookout.http.json_answers import NDJSON, document_responses
 from fairlead_lookout.http.list_exports import (
     CSV,
     ROWS,
@@ -25,6 +22,9 @@ from fairlead_lookout.http.list_exports import (
 )
 from fairlead_lookout.http.long_polls import wait_for_position
 from fairlead_lookout.http.request_parameters import Text
+from fairlead_lookout.http.responses import job_responses, job_set_responses
+from fairlead_lookout.http.responses.export_responses import JobWithSubmission, add_submission
+from fairlead_lookout.http.responses.json_answers import NDJSON, document_responses
 from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 Include = Annotated[
@@ -67,7 +67,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
                 return await _add_submissions(deps.exports, jobs), page.next
             return await _add_labels_and_requests(deps.exports, jobs), page.next
 
-        kind = responses.ExportedJob if include is None else JobWithSubmission
+        kind = job_responses.ExportedJob if include is None else JobWithSubmission
         export = ListExport("jobs", kind, read_page)
         return await stream_list(deps, export, format, accept)
 
@@ -98,19 +98,19 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
         async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
             page = await deps.exports.view.read_job_sets(wanted, ROWS, cursor)
-            return responses.describe_job_sets(page).job_sets, page.next
+            return job_set_responses.describe_job_sets(page).job_sets, page.next
 
-        export = ListExport("jobsets", responses.JobSetResponse, read_page)
+        export = ListExport("jobsets", job_set_responses.JobSetResponse, read_page)
         return await stream_list(deps, export, format, accept)
 
 
 async def _add_labels_and_requests(
-    exports: ExportDeps, jobs: Sequence[responses.JobResponse]
+    exports: ExportDeps, jobs: Sequence[job_responses.JobResponse]
 ) -> Rows:
     known = await exports.view.read_labels_and_requests([job.id for job in jobs])
     return [job_responses.describe_exported_job(job, known.get(job.id)) for job in jobs]
 
 
-async def _add_submissions(exports: ExportDeps, jobs: Sequence[responses.JobResponse]) -> Rows:
+async def _add_submissions(exports: ExportDeps, jobs: Sequence[job_responses.JobResponse]) -> Rows:
     known = await exports.view.read_submissions([job.id for job in jobs])
     return [add_submission(job, *known[job.id]) for job in jobs if job.id in known]

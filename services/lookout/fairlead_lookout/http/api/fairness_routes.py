@@ -12,11 +12,11 @@ from fairlead_common.domain.quantities import CPU
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
-from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import after_position, require_queue
 from fairlead_lookout.http.request_parameters import Time, parse_time_ms
+from fairlead_lookout.http.responses import fairness_responses, response_base
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 from fairlead_lookout.store.queries.fairness_history import (
     Period,
     UsedAndLost,
@@ -43,7 +43,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="The share of a queue over time, and the resource-hours that it used and lost",
         dependencies=[after_position(deps)],
         responses=document_responses(
-            responses.FairnessResponse, "Means by time, and resource-hours.", 400, 404
+            fairness_responses.FairnessResponse, "Means by time, and resource-hours.", 400, 404
         ),
     )
     async def get_fairness(
@@ -65,44 +65,44 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
 async def describe_fairness(
     deps: Deps, queue: str, from_ms: int, to_ms: int, now_ms: int
-) -> responses.FairnessResponse:
+) -> fairness_responses.FairnessResponse:
     """The shares and the usage of a queue between two times, without its users."""
     width_ms = MINUTE_MS if to_ms - from_ms <= MINUTES_SPAN_MS else HOUR_MS
     first_ms = from_ms - from_ms % width_ms
     buckets = await read_shares(deps.view, queue, Period(width_ms, first_ms, to_ms, now_ms))
     hours = await read_usage(deps.view, queue, start_of_hour(from_ms), to_ms, now_ms)
-    return responses.FairnessResponse(
+    return fairness_responses.FairnessResponse(
         queue=queue,
         from_=timestamps.rfc3339(from_ms),
         to=timestamps.rfc3339(to_ms),
         step_seconds=width_ms // 1000,
-        points=[responses.describe_shares(*bucket) for bucket in buckets],
+        points=[fairness_responses.describe_shares(*bucket) for bucket in buckets],
         usage=[
-            responses.UsageResponse(
+            fairness_responses.UsageResponse(
                 time=timestamps.rfc3339(hour_ms),
                 pool=pool,
-                used=responses.to_resource_hours(each["used"]),
-                lost=responses.to_resource_hours(each["lost"]),
+                used=response_base.to_resource_hours(each["used"]),
+                lost=response_base.to_resource_hours(each["lost"]),
             )
             for (hour_ms, pool), each in sorted(hours.items())
         ],
         users=[],
-        used=responses.to_resource_hours(_add(hours.values(), "used")),
-        lost=responses.to_resource_hours(_add(hours.values(), "lost")),
+        used=response_base.to_resource_hours(_add(hours.values(), "used")),
+        lost=response_base.to_resource_hours(_add(hours.values(), "lost")),
     )
 
 
 async def rank_users(
     deps: Deps, queue: str, from_ms: int, to_ms: int, now_ms: int
-) -> list[responses.UserUsageResponse]:
+) -> list[fairness_responses.UserUsageResponse]:
     """The users whose jobs used most processor time of a queue, at most 100."""
     users = await read_user_usage(deps.view, queue, start_of_hour(from_ms), to_ms, now_ms)
     ranked = sorted(users.items(), key=lambda item: (-item[1]["used"].get(CPU, 0), item[0]))
     return [
-        responses.UserUsageResponse(
+        fairness_responses.UserUsageResponse(
             user=user,
-            used=responses.to_resource_hours(each["used"]),
-            lost=responses.to_resource_hours(each["lost"]),
+            used=response_base.to_resource_hours(each["used"]),
+            lost=response_base.to_resource_hours(each["lost"]),
         )
         for user, each in ranked[:USERS_MAX]
     ]

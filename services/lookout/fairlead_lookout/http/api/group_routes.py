@@ -9,11 +9,11 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import After, Wait, validated_by
-from fairlead_lookout.http import group_responses
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
 from fairlead_lookout.http.request_parameters import Cursor, Limit, Text, parse_words
+from fairlead_lookout.http.responses import group_responses
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 from fairlead_lookout.http.waiting_reasons import explain_waiting_group
 from fairlead_lookout.store.queries import group_history, group_lists
 from fairlead_lookout.store.queries.group_history import GroupHistory

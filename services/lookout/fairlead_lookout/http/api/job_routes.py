@@ -14,9 +14,7 @@ from fairlead_common.service import clock
 from fairlead_common.web import etags, query_validation
 from fairlead_common.web.openapi import PREFIXES
 from fairlead_common.web.query_validation import After, Wait, validated_by
-from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response, make_etag
 from fairlead_lookout.http.long_polls import read_until, read_when_exists, wait_for_position
 from fairlead_lookout.http.request_parameters import (
     Cursor,
@@ -31,6 +29,12 @@ from fairlead_lookout.http.request_parameters import (
     parse_states,
     parse_time_ms,
     parse_words,
+)
+from fairlead_lookout.http.responses import job_responses, response_base
+from fairlead_lookout.http.responses.json_answers import (
+    document_responses,
+    json_response,
+    make_etag,
 )
 from fairlead_lookout.http.waiting_reasons import explain_waiting
 from fairlead_lookout.store.queries import array_lists
@@ -106,7 +110,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="Jobs, newest first, or counts by group",
         openapi_extra=BY_NAME,
         responses=document_responses(
-            (responses.JobsResponse, responses.GroupsResponse),
+            (job_responses.JobsResponse, job_responses.GroupsResponse),
             "Jobs, newest first, or counts by group.",
             400,
         ),
@@ -139,9 +143,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         if by is not None:
             found = await deps.lists.count_groups(wanted, by, limit)
             return json_response(
-                responses.GroupsResponse(
+                job_responses.GroupsResponse(
                     groups=[
-                        responses.GroupResponse(group=g, jobs=jobs) for g, jobs in found.groups
+                        job_responses.GroupResponse(group=g, jobs=jobs) for g, jobs in found.groups
                     ],
                     total=found.total,
                 )
@@ -149,7 +153,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         page = await deps.lists.read_page(wanted, limit, cursor, sort)
         count = await deps.lists.count_jobs(wanted) if include is not None else None
         return json_response(
-            responses.JobsResponse(
+            job_responses.JobsResponse(
                 jobs=job_responses.describe_jobs(page.jobs, deps.clusters),
                 next=page.next,
                 count=count,
@@ -161,7 +165,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary=(
             "The details of a job; with `If-None-Match` and `wait`, respond when it has changed"
         ),
-        responses=document_responses(responses.JobDetailResponse, "The job.", 304, 400, 404),
+        responses=document_responses(job_responses.JobDetailResponse, "The job.", 304, 400, 404),
     )
     async def get_job(
         visible_queues: VisibleQueues,
@@ -173,10 +177,10 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
     ) -> Response:
         await wait_for_position(deps, after, wait)
 
-        async def read() -> responses.JobDetailResponse:
+        async def read() -> job_responses.JobDetailResponse:
             return await describe_job(deps, job, visible_queues, spec=spec)
 
-        def is_wanted(found: responses.JobDetailResponse) -> bool:
+        def is_wanted(found: job_responses.JobDetailResponse) -> bool:
             return not etags.is_known(if_none_match, _make_tag(found))
 
         wait_s = query_validation.parse_wait_s(wait)
@@ -190,7 +194,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         return json_response(found, headers)
 
 
-def _make_tag(job: responses.JobDetailResponse) -> str:
+def _make_tag(job: job_responses.JobDetailResponse) -> str:
     """A tag that changes with the job and with why it waits, but not with its queue position."""
     code = None if job.why is None else job.why.code
     return make_etag([code, msgspec.structs.replace(job, why=None, position_in_queue=None)])
@@ -224,7 +228,7 @@ async def _choose_id(deps: Deps, job: str, visible_queues: QueueScope) -> str:
 
 async def describe_job(
     deps: Deps, job: str, visible_queues: QueueScope = ALL_QUEUES, *, spec: bool
-) -> responses.JobDetailResponse:
+) -> job_responses.JobDetailResponse:
     """Everything about a job. Raises a 404 `Problem`."""
     return await describe_record(deps, await find_job(deps, job, visible_queues), spec=spec)
 
@@ -240,7 +244,7 @@ async def _read_queue_position(deps: Deps, found: JobRecord) -> str | None:
 
 async def describe_record(
     deps: Deps, found: JobRecord, *, spec: bool
-) -> responses.JobDetailResponse:
+) -> job_responses.JobDetailResponse:
     """The same for a job that has been read."""
     submitted = found.submitted
     now_ms = clock.now_ms()
@@ -248,7 +252,7 @@ async def describe_record(
     listed = job_responses.describe_job(
         found.row, now_ms, others.are_open, others.client_ids, deps.clusters
     )
-    return responses.JobDetailResponse(
+    return job_responses.JobDetailResponse(
         **msgspec.structs.asdict(listed),
         why=explain_waiting(
             found,
@@ -266,7 +270,7 @@ async def describe_record(
         annotations=submitted.annotations,
         after=submitted.after,
         hold=found.row["held"],
-        start_after=responses.format_time(submitted.start_after_ms),
+        start_after=response_base.format_time(submitted.start_after_ms),
         max_queue_seconds=submitted.queue_s_max,
         max_runtime_seconds=submitted.runtime_s_max,
         gang=submitted.gang,

@@ -9,9 +9,7 @@ from fairlead_common.service import clock
 from fairlead_common.web import etags, query_validation
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
-from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import (
     find_job_set,
     read_until,
@@ -26,6 +24,8 @@ from fairlead_lookout.http.request_parameters import (
     QueueName,
     Text,
 )
+from fairlead_lookout.http.responses import job_set_responses
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 
@@ -36,7 +36,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
     @router.get(
         "/jobsets",
         summary="Job sets with their counts, newest first",
-        responses=document_responses(responses.JobSetsResponse, "Job sets, newest first.", 400),
+        responses=document_responses(
+            job_set_responses.JobSetsResponse, "Job sets, newest first.", 400
+        ),
     )
     async def list_job_sets(
         visible_queues: VisibleQueues,
@@ -55,12 +57,14 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         )
         page = await deps.view.read_job_sets(wanted, limit, cursor)
         count = None if include is None else await deps.view.count_job_sets(wanted)
-        return json_response(responses.describe_job_sets(page, count))
+        return json_response(job_set_responses.describe_job_sets(page, count))
 
     @router.get(
         "/jobsets/{queue}/{job_set:path}",
         summary="One job set; with `wait`, respond when it has changed or finished",
-        responses=document_responses(responses.JobSetResponse, "The job set.", 304, 400, 404),
+        responses=document_responses(
+            job_set_responses.JobSetResponse, "The job set.", 304, 400, 404
+        ),
     )
     async def get_job_set(
         visible_queues: VisibleQueues,
@@ -90,7 +94,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         if until is None and etags.is_known(if_none_match, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         (counted,) = await deps.view.count_states([job_set_found])
-        return json_response(responses.describe_job_set(counted, clock.now_ms()), headers)
+        return json_response(job_set_responses.describe_job_set(counted, clock.now_ms()), headers)
 
 
 def _make_tag(job_set: JobSet) -> str:

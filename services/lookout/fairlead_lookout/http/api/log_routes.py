@@ -13,9 +13,9 @@ from fairlead_lookout.http import executor_logs
 from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.executor_logs import ExecutorLog
-from fairlead_lookout.http.json_answers import document_responses
 from fairlead_lookout.http.long_polls import after_position
 from fairlead_lookout.http.request_parameters import JobReference, Start, parse_start_ms
+from fairlead_lookout.http.responses.json_answers import document_responses
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 Bytes = Annotated[

@@ -8,8 +8,8 @@ from fairlead_common.domain import timestamps
 from fairlead_common.log.quarantine import QuarantinedRecord
 from fairlead_common.web import auth
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
-from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
+from fairlead_lookout.http.responses.response_base import ResponseBody
 from fairlead_lookout.store.topic_caches import is_stopped
 
 RECORDS_MAX = 1_000

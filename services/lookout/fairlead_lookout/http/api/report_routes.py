@@ -7,11 +7,11 @@ from fastapi import APIRouter, Depends, Query, Response
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration, scheduling_reports
-from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import after_position, require_queue
 from fairlead_lookout.http.request_parameters import QueueName
+from fairlead_lookout.http.responses import report_responses
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 
 ROUNDS_MAX: Final = 1_000
 WAITING_MAX: Final = 100
@@ -27,7 +27,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="The shares of a queue, and why its jobs wait",
         dependencies=[after_position(deps)],
         responses=document_responses(
-            responses.QueueReportResponse, "Shares and reasons of a queue.", 400, 404
+            report_responses.QueueReportResponse, "Shares and reasons of a queue.", 400, 404
         ),
     )
     async def queue_report(visible_queues: VisibleQueues, queue: QueueName) -> Response:
@@ -39,7 +39,10 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="The last round of a pool, the shares of its queues, and why jobs wait",
         dependencies=[after_position(deps)],
         responses=document_responses(
-            responses.PoolReportResponse, "The last round, shares and reasons of a pool.", 400, 404
+            report_responses.PoolReportResponse,
+            "The last round, shares and reasons of a pool.",
+            400,
+            404,
         ),
     )
     async def pool_report(visible_queues: VisibleQueues, pool: QueueName) -> Response:
@@ -51,7 +54,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="The last rounds of a pool, newest first",
         dependencies=[after_position(deps)],
         responses=document_responses(
-            responses.RoundsResponse, "The last rounds of a pool, newest first.", 400, 404
+            report_responses.RoundsResponse, "The last rounds of a pool, newest first.", 400, 404
         ),
     )
     async def pool_rounds(
@@ -61,11 +64,11 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         return json_response(await describe_rounds(deps, pool, limit))
 
 
-def describe_queue_report(deps: Deps, queue: str) -> responses.QueueReportResponse:
+def describe_queue_report(deps: Deps, queue: str) -> report_responses.QueueReportResponse:
     """The shares of a queue in all pools, its limits, and why its jobs wait."""
     found = deps.reports.read_queue(queue)
     configured = deps.configuration.find_queue(queue)
-    return responses.QueueReportResponse(
+    return report_responses.QueueReportResponse(
         queue=queue,
         weight=configured.weight if configured else None,
         order=configured.order if configured else configuration.FIFO,
@@ -80,23 +83,23 @@ def describe_queue_report(deps: Deps, queue: str) -> responses.QueueReportRespon
 
 def describe_pool_report(
     deps: Deps, pool: str, visible_queues: QueueScope
-) -> responses.PoolReportResponse:
+) -> report_responses.PoolReportResponse:
     """The last round of a pool, the shares of the visible queues, and why their jobs wait."""
     found = deps.reports.read_pool(pool, visible_queues)
-    return responses.PoolReportResponse(
+    return report_responses.PoolReportResponse(
         pool=pool,
-        round=None if found.round is None else responses.describe_round(found.round),
+        round=None if found.round is None else report_responses.describe_round(found.round),
         shares=sorted(found.shares, key=lambda share: share.queue),
         waiting=found.waiting[:WAITING_MAX],
         reasons=_count_reasons(found.waiting),
     )
 
 
-async def describe_rounds(deps: Deps, pool: str, limit: int) -> responses.RoundsResponse:
+async def describe_rounds(deps: Deps, pool: str, limit: int) -> report_responses.RoundsResponse:
     """The last rounds of a pool, newest first."""
     rounds = await deps.view.read_rounds(pool, limit)
-    return responses.RoundsResponse(
-        pool=pool, rounds=[responses.describe_round(each) for each in rounds]
+    return report_responses.RoundsResponse(
+        pool=pool, rounds=[report_responses.describe_round(each) for each in rounds]
     )
 
 

@@ -24,8 +24,8 @@ from fairlead_lookout.domain.saved_views import (
     check_request,
 )
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
-from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
+from fairlead_lookout.http.responses.response_base import ResponseBody
 from fairlead_lookout.http.webhook_access import is_operator
 from fairlead_lookout.store.saved_view_store import TooManySavedViews
 

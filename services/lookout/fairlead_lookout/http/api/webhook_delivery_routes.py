@@ -18,11 +18,10 @@ from fairlead_lookout.domain.webhooks.delivery_bodies import CONTENT_TYPES, make
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.http.api.webhook_routes import WebhookName
 from fairlead_lookout.http.deps import Deps, Slot
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import after_position
 from fairlead_lookout.http.request_parameters import Cursor, Limit, Time, parse_time_ms
-from fairlead_lookout.http.webhook_access import WebhookAccess
-from fairlead_lookout.http.webhook_responses import (
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
+from fairlead_lookout.http.responses.webhook_responses import (
     DeliveriesResponse,
     DeliveryResponse,
     ReplayedResponse,
@@ -30,6 +29,7 @@ from fairlead_lookout.http.webhook_responses import (
     describe_delivery,
     describe_replays,
 )
+from fairlead_lookout.http.webhook_access import WebhookAccess
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.webhooks.delivery_store import Delivery
 

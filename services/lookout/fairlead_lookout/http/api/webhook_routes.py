@@ -23,15 +23,15 @@ from fairlead_lookout.domain.webhooks.webhook_requests import (
 )
 from fairlead_lookout.domain.webhooks.webhook_types import SECRET_PREFIX, Webhook
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import after_position, is_created
 from fairlead_lookout.http.request_parameters import Cursor, Limit
-from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator, webhook_not_found
-from fairlead_lookout.http.webhook_responses import (
+from fairlead_lookout.http.responses.json_answers import document_responses, json_response
+from fairlead_lookout.http.responses.webhook_responses import (
     WebhookResponse,
     WebhooksResponse,
     describe_webhook,
 )
+from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator, webhook_not_found
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.webhooks.webhook_store import TooManyWebhooks
 

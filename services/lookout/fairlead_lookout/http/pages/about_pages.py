@@ -15,9 +15,9 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
 from fairlead_common.service.health import VERSION, Check, Degraded
 from fairlead_common.web.server import run_check
-from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+from fairlead_lookout.http.responses import response_base
 
 SILENT_MS: Final = 60_000
 """An executor or scheduler whose last heartbeat is older than this is shown as silent."""
@@ -115,7 +115,7 @@ def _describe_heartbeat(name: str, time_ms: int | None, version: str) -> PartHea
         status=status,
         version=version,
         detail=detail,
-        heartbeat=responses.format_time(time_ms),
+        heartbeat=response_base.format_time(time_ms),
     )
 
 

@@ -10,7 +10,6 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain.model import JobSetKey
-from fairlead_lookout.http import array_responses, group_responses, job_responses, responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.long_polls import find_job_set
@@ -19,6 +18,12 @@ from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.jobs.permitted_actions import list_permitted
 from fairlead_lookout.http.pages.page_sender import Flag, Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
+from fairlead_lookout.http.responses import (
+    array_responses,
+    group_responses,
+    job_responses,
+    job_set_responses,
+)
 from fairlead_lookout.store.queries import array_lists, group_lists
 from fairlead_lookout.store.queries.array_lists import ArrayFilter
 from fairlead_lookout.store.queries.group_lists import GroupFilter
@@ -52,7 +57,7 @@ async def _job_sets(
             "totals": None  # not of all job sets that are listed
             if q or active
             else await deps.view.count_jobs_by_state(visible_queues, queue or None),
-            "sets": responses.describe_job_sets(found).job_sets,
+            "sets": job_set_responses.describe_job_sets(found).job_sets,
             "filtered": bool(queue or q or active or cursor),
             "first": build_address("/", query) if cursor else None,
             "next": build_address("/", query | {"cursor": found.next}) if found.next else None,
@@ -109,7 +114,7 @@ async def _job_set(
         return sections | {
             "live": build_address(f"/live{address}", query | {"cursor": cursor} | places),
             "exports": _list_addresses(queue, job_set, chosen),
-            "set": responses.describe_job_set(counted, clock.now_ms()),
+            "set": job_set_responses.describe_job_set(counted, clock.now_ms()),
             "state": chosen,
             "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
             "first": build_address(address, query) if cursor else None,

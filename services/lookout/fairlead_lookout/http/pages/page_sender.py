@@ -21,7 +21,6 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_lookout.domain.model import JobSetKey
 from fairlead_lookout.http.deps import Deps, Slot
-from fairlead_lookout.http.json_answers import SSE
 from fairlead_lookout.http.list_exports import (
     CSV,
     Accept,
@@ -32,6 +31,7 @@ from fairlead_lookout.http.list_exports import (
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_error_page
 from fairlead_lookout.http.pages.live_fragments import SharedFragment
+from fairlead_lookout.http.responses.json_answers import SSE
 from fairlead_lookout.http.webhook_access import is_operator
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 

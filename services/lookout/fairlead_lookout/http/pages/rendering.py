@@ -19,7 +19,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_lookout.http.pages.jobs.permitted_actions import list_possible
 from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
 from fairlead_lookout.http.pages.navigation import PAGES
-from fairlead_lookout.http.responses import JobResponse, RunResponse
+from fairlead_lookout.http.responses.job_responses import JobResponse, RunResponse
 
 _ORDER: Final = (
     JobState.SUCCEEDED,

@@ -30,8 +30,7 @@ from fairlead_lookout.http.list_exports import (
 )
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
 from fairlead_lookout.http.pages.page_sender import PageSender, Values
-from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator
-from fairlead_lookout.http.webhook_responses import (
+from fairlead_lookout.http.responses.webhook_responses import (
     DeliveryResponse,
     MissedResponse,
     WebhookResponse,
@@ -39,6 +38,7 @@ from fairlead_lookout.http.webhook_responses import (
     describe_replays,
     describe_webhook,
 )
+from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator
 
 WEBHOOKS_MAX: Final = 1_000
 DELIVERIES_MAX: Final = 50

@@ -4,7 +4,11 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_lookout.http.responses import JobDetailResponse, RunResponse, UserRequestResponse
+from fairlead_lookout.http.responses.job_responses import (
+    JobDetailResponse,
+    RunResponse,
+    UserRequestResponse,
+)
 
 EVENTS_MAX: Final = 100
 """The newest events are listed."""

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain import timestamps
-from fairlead_lookout.http.responses import JobDetailResponse, RunResponse
+from fairlead_lookout.http.responses.job_responses import JobDetailResponse, RunResponse
 
 RUNS_MAX: Final = 12
 """The newest runs are drawn."""

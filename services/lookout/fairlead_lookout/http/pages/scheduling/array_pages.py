@@ -6,7 +6,6 @@ from urllib.parse import quote
 from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import Caller, QueueScope
-from fairlead_lookout.http import array_responses
 from fairlead_lookout.http.api import array_routes
 from fairlead_lookout.http.api.array_routes import TaskState
 from fairlead_lookout.http.deps import Deps
@@ -14,6 +13,7 @@ from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.jobs import permitted_actions
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
+from fairlead_lookout.http.responses import array_responses
 from fairlead_lookout.store.queries import task_lists
 
 PAGE_SIZE: Final = 50

@@ -16,7 +16,7 @@ from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
-from fairlead_lookout.http.responses import ClusterResponse, NodeResponse
+from fairlead_lookout.http.responses.cluster_responses import ClusterResponse, NodeResponse
 
 PATH: Final = "/clusters"
 NODES_DRAWN_MAX: Final = 5_000

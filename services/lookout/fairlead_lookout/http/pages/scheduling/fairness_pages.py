@@ -11,7 +11,6 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, ShareTotals
 from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
-from fairlead_lookout.http import responses
 from fairlead_lookout.http.api.fairness_routes import MINUTES_SPAN_MS
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
@@ -21,7 +20,8 @@ from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.http.pages.scheduling import share_charts
 from fairlead_lookout.http.pages.scheduling.share_charts import ShareChart
 from fairlead_lookout.http.pages.table_orders import SORT, Column, TableOrder, parse_order
-from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.http.responses import response_base
+from fairlead_lookout.http.responses.response_base import ResponseBody
 from fairlead_lookout.store.queries.fairness_history import (
     Period,
     UsedAndLost,
@@ -211,7 +211,7 @@ async def _add_usage(
         msgspec.structs.replace(
             row,
             **{
-                kind: responses.to_resource_hours(amounts)
+                kind: response_base.to_resource_hours(amounts)
                 for kind, amounts in found.get(row.queue, nothing).items()
             },
         )

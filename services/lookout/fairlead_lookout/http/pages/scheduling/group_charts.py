@@ -9,8 +9,8 @@ import msgspec
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records.group_terms import GroupRole
 from fairlead_lookout.domain.groups.group_scalings import Scaling
-from fairlead_lookout.http.group_responses import GroupDetail
-from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.http.responses.group_responses import GroupDetail
+from fairlead_lookout.http.responses.response_base import ResponseBody
 from fairlead_lookout.store.queries.group_history import GroupHistory
 
 WIDTH: Final = 1_000

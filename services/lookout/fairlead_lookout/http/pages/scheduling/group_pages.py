@@ -8,11 +8,11 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import group_routes
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.group_responses import MemberSummary
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.http.pages.scheduling import group_charts
+from fairlead_lookout.http.responses.group_responses import MemberSummary
 from fairlead_lookout.store.queries import group_history
 
 

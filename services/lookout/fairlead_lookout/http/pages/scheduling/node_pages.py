@@ -6,12 +6,12 @@ from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.api import cluster_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
+from fairlead_lookout.http.responses import job_responses, response_base
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
@@ -40,7 +40,7 @@ async def _node(deps: Deps, executor: str, node: str) -> Fragment:
             "jobs": job_responses.describe_jobs(
                 await deps.view.read_jobs(found.jobs), deps.clusters
             ),
-            "heartbeat": responses.format_time(deps.clusters.find_heartbeat_ms(executor)),
+            "heartbeat": response_base.format_time(deps.clusters.find_heartbeat_ms(executor)),
         }
 
     return Fragment("_node.html", (executor, node), read)

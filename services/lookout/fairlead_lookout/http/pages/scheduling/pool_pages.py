@@ -21,7 +21,8 @@ from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
 from fairlead_lookout.http.pages.scheduling.pool_history import PoolHistory, Shares, draw_history
 from fairlead_lookout.http.pages.scheduling.queue_pages import QueueLine, describe_share
 from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
-from fairlead_lookout.http.responses import PoolReportResponse, ResponseBody, RoundResponse
+from fairlead_lookout.http.responses.report_responses import PoolReportResponse, RoundResponse
+from fairlead_lookout.http.responses.response_base import ResponseBody
 from fairlead_lookout.store.queries.fairness_history import Period, read_shares
 
 PATH: Final = "/pools"

@@ -10,7 +10,6 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.pages import rendering
@@ -23,6 +22,7 @@ from fairlead_lookout.http.pages.saved_view_pages import (
     resolve_within,
 )
 from fairlead_lookout.http.request_parameters import parse_time_ms
+from fairlead_lookout.http.responses import job_responses, response_base
 from fairlead_lookout.store.queries.preemption_lists import (
     TIME_MAX_MS,
     PreemptionFilter,
@@ -43,7 +43,7 @@ CAUSES: Final = {
 """Sentences for people, by cause."""
 
 
-class PreemptionResponse(responses.ResponseBody, frozen=True, kw_only=True):
+class PreemptionResponse(response_base.ResponseBody, frozen=True, kw_only=True):
     """A preempted run. `lost`: what it had used, in cores, bytes and units times hours; None while
     it has not ended, or where the run was removed. `forJob`: the job that got its place, if the
     caller is permitted to view it."""
@@ -164,9 +164,9 @@ def describe_preemption(row: Any, visible_queues: QueueScope) -> PreemptionRespo
     if row["leased_ms"] is not None and row["ended_ms"] is not None:
         held_ms = max(row["ended_ms"] - row["leased_ms"], 0)
         requests = job_responses.decode_amounts(row["requests"]) if row["requests"] else {}
-        lost = responses.to_resource_hours({n: held_ms * each for n, each in requests.items()})
+        lost = response_base.to_resource_hours({n: held_ms * each for n, each in requests.items()})
     sees_other = row["for_queue"] is not None and row["for_queue"] in visible_queues
-    time = responses.format_time(row["time_ms"])
+    time = response_base.format_time(row["time_ms"])
     assert time is not None
     return PreemptionResponse(
         time=time,
@@ -182,8 +182,8 @@ def describe_preemption(row: Any, visible_queues: QueueScope) -> PreemptionRespo
         cluster=row["executor"],
         node=row["node"],
         pool=row["pool"],
-        leased=responses.format_time(row["leased_ms"]),
-        ended=responses.format_time(row["ended_ms"]),
+        leased=response_base.format_time(row["leased_ms"]),
+        ended=response_base.format_time(row["ended_ms"]),
         held_ms=held_ms,
         lost=lost,
         for_queue=row["for_queue"] if sees_other else None,

@@ -20,13 +20,9 @@ from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, 
 from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.http.pages.scheduling import share_charts
 from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
-from fairlead_lookout.http.responses import (
-    FairnessResponse,
-    JobSetResponse,
-    ResponseBody,
-    ShareResponse,
-    describe_job_sets,
-)
+from fairlead_lookout.http.responses.fairness_responses import FairnessResponse, ShareResponse
+from fairlead_lookout.http.responses.job_set_responses import JobSetResponse, describe_job_sets
+from fairlead_lookout.http.responses.response_base import ResponseBody
 from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 PATH: Final = "/queues"

@@ -9,7 +9,7 @@ import msgspec
 from fairlead_common.domain import timestamps
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, ShareTotals
 from fairlead_lookout.domain.resource_usage import HOUR_MS
-from fairlead_lookout.http.responses import FairnessResponse
+from fairlead_lookout.http.responses.fairness_responses import FairnessResponse
 
 WIDTH: Final = 1_000
 HEIGHT: Final = 220

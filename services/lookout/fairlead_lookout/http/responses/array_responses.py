@@ -8,13 +8,12 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import index_sets
 from fairlead_common.service import clock
 from fairlead_lookout.domain.transitions import ENDED
-from fairlead_lookout.http.job_responses import describe_job
-from fairlead_lookout.http.responses import (
+from fairlead_lookout.http.responses.job_responses import (
     JobResponse,
-    ResponseBody,
     WaitingReasonResponse,
-    format_time,
+    describe_job,
 )
+from fairlead_lookout.http.responses.response_base import ResponseBody, format_time
 from fairlead_lookout.http.waiting_reasons import explain_dependencies
 from fairlead_lookout.store.queries.array_lists import ArrayPage, ArrayRecord
 from fairlead_lookout.store.queries.task_lists import TaskPage

@@ -9,11 +9,8 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.group_terms import Topology
 from fairlead_lookout.domain.groups.group_scalings import Scaling, find_last_scalings
-from fairlead_lookout.http.responses import (
-    ResponseBody,
-    WaitingReasonResponse,
-    format_time,
-)
+from fairlead_lookout.http.responses.job_responses import WaitingReasonResponse
+from fairlead_lookout.http.responses.response_base import ResponseBody, format_time
 from fairlead_lookout.store.queries.group_history import GroupHistory
 from fairlead_lookout.store.queries.group_lists import (
     GroupPage,

@@ -6,10 +6,10 @@ import msgspec
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.records import events
-from fairlead_lookout.http import job_responses, responses
+from fairlead_lookout.http.responses import job_responses, response_base
 
 
-class SubmissionResponse(responses.ResponseBody, frozen=True, kw_only=True):
+class SubmissionResponse(response_base.ResponseBody, frozen=True, kw_only=True):
     """What decides where and when a job runs. `shape`: `requests` in thousandths of a core, bytes
     and units, `nodeSelector`, `affinity`, `preferred` and `tolerations`.
     """
@@ -26,14 +26,14 @@ class SubmissionResponse(responses.ResponseBody, frozen=True, kw_only=True):
     retry: events.RetryPolicy | None = None
 
 
-class JobWithSubmission(responses.ExportedJob, frozen=True, kw_only=True):
+class JobWithSubmission(job_responses.ExportedJob, frozen=True, kw_only=True):
     """A line of an export with `include=submission`."""
 
     submission: SubmissionResponse
 
 
 def add_submission(
-    job: responses.JobResponse, row: Any, submitted: events.JobSubmitted
+    job: job_responses.JobResponse, row: Any, submitted: events.JobSubmitted
 ) -> JobWithSubmission:
     """A job with a row of the statement `submissions`."""
     shape = shapes.decode(bytes(submitted.shape))
@@ -47,7 +47,7 @@ def add_submission(
             shape=shape,
             after=submitted.after,
             hold=submitted.hold,
-            start_after=responses.format_time(submitted.start_after_ms),
+            start_after=response_base.format_time(submitted.start_after_ms),
             max_runtime_seconds=submitted.runtime_s_max,
             checkpoint_interval_seconds=submitted.checkpoint_s,
             when_infeasible=submitted.when_infeasible,

@@ -12,7 +12,7 @@ from fairlead_lookout.domain.webhooks.webhook_types import (
     Template,
     Webhook,
 )
-from fairlead_lookout.http.responses import ResponseBody, format_time
+from fairlead_lookout.http.responses.response_base import ResponseBody, format_time
 from fairlead_lookout.store.webhooks.delivery_store import (
     PENDING_COUNT_MAX,
     Delivery,

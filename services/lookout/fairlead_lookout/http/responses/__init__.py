@@ -1,0 +1,1 @@
+"""The JSON that the API returns, by resource, and how it is made of rows and records."""
