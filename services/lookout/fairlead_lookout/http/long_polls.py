@@ -8,14 +8,11 @@ from fastapi import Depends, params
 
 from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import After, Wait
-from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http.deps import Deps, Slot
-from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 AFTER_S: Final = 10.0
 REREAD_S_MIN: Final = 0.25
@@ -66,38 +63,6 @@ def after_position(deps: Deps) -> params.Depends:
 
     dependency: params.Depends = Depends(wait_first)
     return dependency
-
-
-async def find_job_set(deps: Deps, visible_queues: QueueScope, queue: str, job_set: str) -> JobSet:
-    """The job set. Raises a 404 `Problem`, also if its queue is not visible to the caller."""
-    found = await deps.view.read_job_set(queue, job_set) if queue in visible_queues else None
-    if found is None:
-        raise Problem("not-found", f"Queue {queue!r} has no job set {job_set!r} with jobs.")
-    return found
-
-
-async def require_queue(deps: Deps, visible_queues: QueueScope, queue: str) -> None:
-    """Raises a 404 `Problem` for a queue that does not exist or is not visible to the caller.
-
-    A deleted queue exists as long as it has jobs.
-    """
-    if queue in visible_queues:
-        if deps.configuration.find_queue(queue) is not None:
-            return
-        if (await deps.view.read_job_sets(JobSetFilter(queue=queue), 1, None)).job_sets:
-            return
-        if await is_created(deps, queue):
-            return
-    raise Problem("not-found", f"Queue {queue!r} does not exist.")
-
-
-async def is_created(deps: Deps, queue: str) -> bool:
-    """Whether the queue exists, also if it was created a moment ago: the log has a queue before its
-    creation is answered."""
-    if deps.configuration.find_queue(queue) is None:
-        with Slot(deps, "waits"):
-            await deps.configuration.wait_until_current(APPEAR_S_MAX)
-    return deps.configuration.find_queue(queue) is not None
 
 
 async def read_until(

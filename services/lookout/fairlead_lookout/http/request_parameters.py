@@ -3,14 +3,18 @@
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
-from fastapi import Header, Path, Query
+from fastapi import Depends, Header, Path, Query, Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.web.query_validation import validated_by
-from fairlead_lookout.store.queries.list_filters import LABEL
+from fairlead_lookout.store.queries.list_filters import (
+    ANNOTATION,
+    LABEL,
+    JobFilter,
+)
 
 GROUP_DIMENSIONS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
 GROUP_LABELS_MAX: Final = 3
@@ -29,6 +33,11 @@ IfNoneMatch = Annotated[str | None, Header(max_length=400)]
 JobReference = Annotated[
     str, Path(alias="job", max_length=512, description="A job's id, or `queue/jobSet/clientId`.")
 ]
+WebhookName = Annotated[
+    str, Path(alias="webhook", max_length=63, description="The webhook's name.")
+]
+DELIVERY_ID_MAX: Final = 2**63 - 1
+DeliveryState = Literal["PENDING", "DELIVERED", "FAILED"]
 
 
 class _Reference(StringConvertor):
@@ -50,6 +59,12 @@ def check_states(text: str) -> None:
     """Raises `ValueError` for a word that is not a job state."""
     for word in parse_words(text, upper=True):
         check_state(word)
+
+
+TaskState = Annotated[
+    Annotated[str, validated_by(check_state)] | None,
+    Query(max_length=20, description=f"Only tasks in this state: {', '.join(JobState)}."),
+]
 
 
 def parse_states(text: str | None, category: str | None) -> tuple[str, ...]:
@@ -124,3 +139,44 @@ def parse_dimensions(text: str) -> list[str]:
 
 def _is_label(name: str) -> bool:
     return name.startswith(LABEL) and len(name) > len(LABEL)
+
+
+def parse_job_filter(
+    request: Request,
+    queue: Text = None,
+    job_set: Annotated[str | None, Query(alias="jobSet", max_length=256)] = None,
+    state: Annotated[
+        Annotated[str, validated_by(check_states)] | None, Query(max_length=300)
+    ] = None,
+    class_: Annotated[str | None, Query(alias="class", max_length=300)] = None,
+    cluster: Annotated[str | None, Query(max_length=256)] = None,
+    node: Annotated[str | None, Query(max_length=256)] = None,
+    category: Annotated[str | None, Query(max_length=100)] = None,
+    submitted_after: Annotated[
+        Time | None,
+        Query(alias="submittedAfter", max_length=40, description="RFC 3339."),
+    ] = None,
+    q: Annotated[
+        str | None,
+        Query(max_length=300, description="Part of a client id or job set, or an id's beginning."),
+    ] = None,
+) -> JobFilter:
+    """The filter of a query, `label.K=V` and `annotation.K=V` included. A parameter without a value
+    does not restrict, as forms of pages send all their fields."""
+    parameters = request.query_params.multi_items()
+    return JobFilter(
+        queue=queue or None,
+        job_set=job_set or None,
+        states=parse_states(state, category or None),
+        classes=parse_words(class_),
+        cluster=cluster or None,
+        node=node or None,
+        category=category or None,
+        labels=parse_prefixed(parameters, LABEL),
+        annotations=parse_prefixed(parameters, ANNOTATION),
+        submitted_after_ms=None if submitted_after is None else parse_time_ms(submitted_after),
+        q=q or None,
+    )
+
+
+JobFilterQuery = Annotated[JobFilter, Depends(parse_job_filter)]

@@ -4,24 +4,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from fairlead_common.domain import ids
-from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope
-from fairlead_common.domain.problems import Problem
 from fairlead_common.web import query_validation
-from fairlead_common.web.query_validation import After, Wait, validated_by
+from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
-from fairlead_lookout.http.request_parameters import Cursor, Limit, Text, check_state
+from fairlead_lookout.http.lookups import array_lookup
+from fairlead_lookout.http.request_parameters import Cursor, Limit, TaskState, Text
 from fairlead_lookout.http.responses import array_responses
 from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 from fairlead_lookout.store.queries import array_lists, task_lists
-from fairlead_lookout.store.queries.array_lists import ArrayFilter, ArrayRecord
-
-TaskState = Annotated[
-    Annotated[str, validated_by(check_state)] | None,
-    Query(max_length=20, description=f"Only tasks in this state: {', '.join(JobState)}."),
-]
+from fairlead_lookout.store.queries.array_lists import ArrayFilter
 
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
@@ -70,7 +63,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         wait: Wait = None,
     ) -> Response:
         await wait_for_position(deps, after, wait)
-        found = await find_array(deps, visible_queues, array)
+        found = await array_lookup.find_array(deps, visible_queues, array)
         page = await task_lists.read_tasks(deps.view, found, state, limit, cursor)
         return json_response(array_responses.describe_tasks(page, deps.clusters))
 
@@ -88,20 +81,10 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         await wait_for_position(deps, after, wait)
 
         async def read() -> array_responses.ArrayResponse:
-            return array_responses.describe_array(await find_array(deps, visible_queues, array))
+            return array_responses.describe_array(
+                await array_lookup.find_array(deps, visible_queues, array)
+            )
 
         return json_response(
             await read_when_exists(deps, query_validation.parse_wait_s(wait), read)
         )
-
-
-async def find_array(deps: Deps, visible_queues: QueueScope, text: str) -> ArrayRecord:
-    """The array. Raises a 404 `Problem`, also if the caller may not view its queue."""
-    try:
-        named = ids.array_ids_of(text)
-    except ValueError:
-        named = []
-    for found in await array_lists.read_named_arrays(deps.view, named):
-        if found.row["queue"] in visible_queues:
-            return found
-    raise Problem("not-found", f"Array {text[:100]!r} does not exist.")

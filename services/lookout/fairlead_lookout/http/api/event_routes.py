@@ -15,9 +15,9 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain import public_events
-from fairlead_lookout.http.api.group_routes import find_group_row
 from fairlead_lookout.http.deps import Deps, Slot
-from fairlead_lookout.http.long_polls import find_job_set, require_queue, wait_for_position
+from fairlead_lookout.http.long_polls import wait_for_position
+from fairlead_lookout.http.lookups import group_lookup, job_set_lookup, queue_lookup
 from fairlead_lookout.http.request_parameters import JobSetName, QueueName
 from fairlead_lookout.http.responses.json_answers import NDJSON, SSE, document_responses
 from fairlead_lookout.store.queries import (
@@ -95,7 +95,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         from_: LastEventIdQuery = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
-        await require_queue(deps, visible_queues, queue)
+        await queue_lookup.require_queue(deps, visible_queues, queue)
         seen = _parse_place(last_event_id or from_)
         too_old = seen is not None and await queue_events.is_too_old(deps.view, queue, seen)
         if seen is None or too_old:
@@ -124,7 +124,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         wait: Wait = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
-        found = await find_job_set(deps, visible_queues, queue, job_set)
+        found = await job_set_lookup.find_job_set(deps, visible_queues, queue, job_set)
         too_old = await job_set_events.is_too_old(deps.view, found, query.wanted.seen)
         if too_old:
             query = query.from_beginning()
@@ -144,7 +144,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         wait: Wait = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
-        await find_group_row(deps, visible_queues, group)
+        await group_lookup.find_group_row(deps, visible_queues, group)
         batches = group_history.read_events(deps.view, deps.progress, group, query.wanted)
         return _stream_batches(deps, partition_of_job(group), batches, query, reset=False)
 

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web.query_validation import After, Wait
-from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, JobFilterQuery, Sort
+from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Sort
 from fairlead_lookout.http.deps import Deps, ExportDeps
 from fairlead_lookout.http.list_exports import (
     CSV,
@@ -21,7 +21,7 @@ from fairlead_lookout.http.list_exports import (
     stream_list,
 )
 from fairlead_lookout.http.long_polls import wait_for_position
-from fairlead_lookout.http.request_parameters import Text
+from fairlead_lookout.http.request_parameters import JobFilterQuery, Text
 from fairlead_lookout.http.responses import job_responses, job_set_responses
 from fairlead_lookout.http.responses.export_responses import JobWithSubmission, add_submission
 from fairlead_lookout.http.responses.json_answers import NDJSON, document_responses

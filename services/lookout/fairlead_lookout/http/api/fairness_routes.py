@@ -1,36 +1,23 @@
 """The route of shares over time: the share of a queue, its demand, and what it used and lost."""
 
-from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
-from fairlead_common.domain import timestamps
 from fairlead_common.domain.permissions import QueueScope
-from fairlead_common.domain.quantities import CPU
 from fairlead_common.service import clock
-from fairlead_lookout.domain.fairness_fold import MINUTE_MS
-from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
+from fairlead_lookout.domain.resource_usage import HOUR_MS
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.long_polls import after_position, require_queue
+from fairlead_lookout.http.long_polls import after_position
+from fairlead_lookout.http.lookups import fairness_lookup, queue_lookup
+from fairlead_lookout.http.lookups.fairness_lookup import SPAN_MS
 from fairlead_lookout.http.request_parameters import Time, parse_time_ms
-from fairlead_lookout.http.responses import fairness_responses, response_base
+from fairlead_lookout.http.responses import fairness_responses
 from fairlead_lookout.http.responses.json_answers import document_responses, json_response
-from fairlead_lookout.store.queries.fairness_history import (
-    Period,
-    UsedAndLost,
-    read_shares,
-    read_usage,
-    read_user_usage,
-)
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
-SPAN_MS: Final = 24 * HOUR_MS
 SPAN_MS_MAX: Final = 400 * 24 * HOUR_MS
-MINUTES_SPAN_MS: Final = 6 * HOUR_MS
-"""A span up to this length has a point per minute, a longer one a point per hour."""
-USERS_MAX: Final = 100
 OptionalTime = Annotated[Time | None, Query(max_length=40, description="RFC 3339.")]
 
 
@@ -52,65 +39,12 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         from_: Annotated[OptionalTime, Query(alias="from")] = None,
         to: OptionalTime = None,
     ) -> Response:
-        await require_queue(deps, visible_queues, queue)
+        await queue_lookup.require_queue(deps, visible_queues, queue)
         now_ms = clock.now_ms()
         to_ms = now_ms if to is None else parse_time_ms(to)
         from_ms = to_ms - SPAN_MS if from_ is None else parse_time_ms(from_)
         if not 0 < to_ms - from_ms <= SPAN_MS_MAX:
             raise invalid_parameter("from", "It must be before `to`, by at most 400 days.")
-        found = await describe_fairness(deps, queue, from_ms, to_ms, now_ms)
-        users = await rank_users(deps, queue, from_ms, to_ms, now_ms)
+        found = await fairness_lookup.describe_fairness(deps, queue, from_ms, to_ms, now_ms)
+        users = await fairness_lookup.rank_users(deps, queue, from_ms, to_ms, now_ms)
         return json_response(msgspec.structs.replace(found, users=users))
-
-
-async def describe_fairness(
-    deps: Deps, queue: str, from_ms: int, to_ms: int, now_ms: int
-) -> fairness_responses.FairnessResponse:
-    """The shares and the usage of a queue between two times, without its users."""
-    width_ms = MINUTE_MS if to_ms - from_ms <= MINUTES_SPAN_MS else HOUR_MS
-    first_ms = from_ms - from_ms % width_ms
-    buckets = await read_shares(deps.view, queue, Period(width_ms, first_ms, to_ms, now_ms))
-    hours = await read_usage(deps.view, queue, start_of_hour(from_ms), to_ms, now_ms)
-    return fairness_responses.FairnessResponse(
-        queue=queue,
-        from_=timestamps.rfc3339(from_ms),
-        to=timestamps.rfc3339(to_ms),
-        step_seconds=width_ms // 1000,
-        points=[fairness_responses.describe_shares(*bucket) for bucket in buckets],
-        usage=[
-            fairness_responses.UsageResponse(
-                time=timestamps.rfc3339(hour_ms),
-                pool=pool,
-                used=response_base.to_resource_hours(each["used"]),
-                lost=response_base.to_resource_hours(each["lost"]),
-            )
-            for (hour_ms, pool), each in sorted(hours.items())
-        ],
-        users=[],
-        used=response_base.to_resource_hours(_add(hours.values(), "used")),
-        lost=response_base.to_resource_hours(_add(hours.values(), "lost")),
-    )
-
-
-async def rank_users(
-    deps: Deps, queue: str, from_ms: int, to_ms: int, now_ms: int
-) -> list[fairness_responses.UserUsageResponse]:
-    """The users whose jobs used most processor time of a queue, at most 100."""
-    users = await read_user_usage(deps.view, queue, start_of_hour(from_ms), to_ms, now_ms)
-    ranked = sorted(users.items(), key=lambda item: (-item[1]["used"].get(CPU, 0), item[0]))
-    return [
-        fairness_responses.UserUsageResponse(
-            user=user,
-            used=response_base.to_resource_hours(each["used"]),
-            lost=response_base.to_resource_hours(each["lost"]),
-        )
-        for user, each in ranked[:USERS_MAX]
-    ]
-
-
-def _add(amounts: Iterable[UsedAndLost], kind: str) -> dict[str, float]:
-    totals: dict[str, float] = {}
-    for each in amounts:
-        for name, amount in each[kind].items():
-            totals[name] = totals.get(name, 0) + amount
-    return totals

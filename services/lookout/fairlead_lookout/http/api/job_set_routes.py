@@ -11,11 +11,11 @@ from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.long_polls import (
-    find_job_set,
     read_until,
     read_when_exists,
     wait_for_position,
 )
+from fairlead_lookout.http.lookups import job_set_lookup
 from fairlead_lookout.http.request_parameters import (
     Cursor,
     IfNoneMatch,
@@ -78,7 +78,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         await wait_for_position(deps, after, wait)
 
         async def read() -> JobSet:
-            return await find_job_set(deps, visible_queues, queue, job_set)
+            return await job_set_lookup.find_job_set(deps, visible_queues, queue, job_set)
 
         def is_wanted(found: JobSet) -> bool:
             return found.live == 0 if until else not etags.is_known(if_none_match, _make_tag(found))

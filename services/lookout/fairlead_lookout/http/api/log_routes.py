@@ -1,22 +1,18 @@
 """The route of a run's log."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
-from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
-from fairlead_lookout.http import executor_logs
-from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps, Slot
-from fairlead_lookout.http.executor_logs import ExecutorLog
 from fairlead_lookout.http.long_polls import after_position
+from fairlead_lookout.http.lookups import log_lookup
 from fairlead_lookout.http.request_parameters import JobReference, Start, parse_start_ms
 from fairlead_lookout.http.responses.json_answers import document_responses
-from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 Bytes = Annotated[
     int | None,
@@ -69,7 +65,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             if value is not None:
                 parameters[name] = str(value)
         with slot:
-            log = await open_log(deps, job, run, parameters, visible_queues)
+            log = await log_lookup.open_log(deps, visible_queues, job, run, parameters)
         return StreamingResponse(
             _hold_slot(log.chunks, slot),
             media_type="text/plain; charset=utf-8",
@@ -82,27 +78,3 @@ async def _hold_slot(body: AsyncIterator[bytes], slot: Slot) -> AsyncIterator[by
     with slot:
         async for part in body:
             yield part
-
-
-async def open_log(
-    deps: Deps,
-    job: str,
-    run: int | None,
-    parameters: dict[str, str],
-    visible_queues: QueueScope = ALL_QUEUES,
-) -> ExecutorLog:
-    """The log of a run, by default the newest. Raises `Problem`."""
-    found = await job_routes.find_job(deps, job, visible_queues)
-    container = parameters.get("container")
-    names = executor_logs.list_containers(found.submitted.spec)
-    if container is not None and container not in names:
-        known = (
-            f"Its containers are {', '.join(names)}." if names else "Its containers have no names."
-        )
-        raise invalid_parameter("container", f"The job has no container {container!r}. {known}")
-    wanted = [row for row in found.runs if run is None or row["number"] == run]
-    if not wanted:
-        which = "has not run yet" if run is None else f"has no run {run}"
-        raise Problem("not-found", f"Job {job} {which}, so it has no log.")
-    newest: Any = wanted[0]
-    return await deps.logs.open(newest, found.row["id"], parameters)

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Request, Response
 
-from fairlead_common.domain import timestamps
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.domain.requests.validation import without_implied
@@ -18,14 +17,18 @@ from fairlead_lookout.domain.saved_views import (
     PERSONAL_MAX,
     SHARED_MAX,
     RenameRequest,
-    SavedView,
     SavedViewRequest,
     check_name,
     check_request,
 )
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.lookups import saved_view_lookup
 from fairlead_lookout.http.responses.json_answers import document_responses, json_response
-from fairlead_lookout.http.responses.response_base import ResponseBody
+from fairlead_lookout.http.responses.saved_view_responses import (
+    SavedViewResponse,
+    SavedViewsResponse,
+    describe_saved_view,
+)
 from fairlead_lookout.http.webhook_access import is_operator
 from fairlead_lookout.store.saved_view_store import TooManySavedViews
 
@@ -35,24 +38,6 @@ _EXAMPLE: Final = {"name": "failed tonight", "address": "/jobs?queue=physics&sta
 _decode: Final = Decoder(SavedViewRequest)
 _decode_name: Final = Decoder(RenameRequest)
 ViewNumber = Annotated[int, Path(alias="view", ge=1, le=NUMBER_MAX, description="Its `id`.")]
-
-
-class SavedViewResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=False):
-    """A saved view. `address`: of a page with its filters. `deletable`: by the caller."""
-
-    id: int
-    name: str
-    address: str
-    shared: bool
-    by: str
-    created: str
-    deletable: bool
-
-
-class SavedViewsResponse(ResponseBody, frozen=True, kw_only=True):
-    """The personal views of the caller and the views of all users, by name."""
-
-    views: list[SavedViewResponse]
 
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
@@ -65,7 +50,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
     )
     async def list_saved_views(request: Request) -> Response:
         caller = await deps.visibility.find_caller(request)
-        return json_response(SavedViewsResponse(views=await read_saved_views(deps, caller)))
+        return json_response(
+            SavedViewsResponse(views=await saved_view_lookup.read_saved_views(deps, caller))
+        )
 
     @router.post(
         "/saved-views",
@@ -101,7 +88,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             raise Problem("conflict", detail) from None
         if saved is None:
             raise _name_conflict(given.name)
-        answer = json_response(_describe(saved, caller))
+        answer = json_response(describe_saved_view(saved, caller))
         answer.status_code = 201
         return answer
 
@@ -124,7 +111,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         renamed = await deps.saved_views.rename(number, given.name.strip())
         if renamed is None:
             raise _name_conflict(given.name)
-        return json_response(_describe(renamed, caller))
+        return json_response(describe_saved_view(renamed, caller))
 
     @router.delete(
         "/saved-views/{view}",
@@ -137,24 +124,6 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         await _require_changeable(deps, number, caller)
         await deps.saved_views.delete(number)
         return Response(status_code=204)
-
-
-async def read_saved_views(deps: Deps, caller: Caller) -> list[SavedViewResponse]:
-    """The saved views that a caller sees, by name."""
-    found = await deps.saved_views.list_visible(caller.name)
-    return [_describe(each, caller) for each in found]
-
-
-def _describe(view: SavedView, caller: Caller) -> SavedViewResponse:
-    return SavedViewResponse(
-        id=view.number,
-        name=view.name,
-        address=view.address,
-        shared=view.owner is None,
-        by=view.by,
-        created=timestamps.rfc3339(view.created_ms),
-        deletable=view.owner is not None or is_operator(caller),
-    )
 
 
 async def _require_changeable(deps: Deps, number: int, caller: Caller) -> None:

@@ -16,10 +16,17 @@ from fairlead_common.web.query_validation import Wait
 from fairlead_common.web.rate_limits import RateLimiter
 from fairlead_lookout.domain.webhooks.delivery_bodies import CONTENT_TYPES, make_test
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
-from fairlead_lookout.http.api.webhook_routes import WebhookName
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.long_polls import after_position
-from fairlead_lookout.http.request_parameters import Cursor, Limit, Time, parse_time_ms
+from fairlead_lookout.http.request_parameters import (
+    DELIVERY_ID_MAX,
+    Cursor,
+    DeliveryState,
+    Limit,
+    Time,
+    WebhookName,
+    parse_time_ms,
+)
 from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 from fairlead_lookout.http.responses.webhook_responses import (
     DeliveriesResponse,
@@ -39,10 +46,8 @@ TESTS_BURST: Final = 10
 TESTS_PER_S: Final = 1 / 6
 """The rate of test deliveries of one webhook, and of those that one caller requests."""
 TEST_KEYS_MAX: Final = 10_000
-ID_MAX: Final = 2**63 - 1
 TIME_MS_MAX: Final = 2**52
-DeliveryId = Annotated[int, Path(ge=1, le=ID_MAX)]
-State = Literal["PENDING", "DELIVERED", "FAILED"]
+DeliveryId = Annotated[int, Path(ge=1, le=DELIVERY_ID_MAX)]
 
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
@@ -63,14 +68,14 @@ def _add_reads(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
     async def list_deliveries(
         request: Request,
         name: WebhookName,
-        state: State | None = None,
+        state: DeliveryState | None = None,
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
         _, webhook = await access.find(request, name)
         query = ("deliveries", webhook.number, state)
         seen = list_cursors.decode(query, cursor)
-        before = ID_MAX if seen is None else seen[0]
+        before = DELIVERY_ID_MAX if seen is None else seen[0]
         found = await deps.webhooks.deliveries.list_page(webhook.number, before, state, limit + 1)
         page, rest = found[:limit], found[limit:]
         return json_response(

@@ -6,7 +6,7 @@ import secrets
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
@@ -23,8 +23,9 @@ from fairlead_lookout.domain.webhooks.webhook_requests import (
 )
 from fairlead_lookout.domain.webhooks.webhook_types import SECRET_PREFIX, Webhook
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.long_polls import after_position, is_created
-from fairlead_lookout.http.request_parameters import Cursor, Limit
+from fairlead_lookout.http.long_polls import after_position
+from fairlead_lookout.http.lookups import queue_lookup
+from fairlead_lookout.http.request_parameters import Cursor, Limit, WebhookName
 from fairlead_lookout.http.responses.json_answers import document_responses, json_response
 from fairlead_lookout.http.responses.webhook_responses import (
     WebhookResponse,
@@ -38,9 +39,6 @@ from fairlead_lookout.store.webhooks.webhook_store import TooManyWebhooks
 SECRET_BYTES: Final = 32
 SIGNED_KIND: Final = "webhook"
 """The kind whose deliveries are signed."""
-WebhookName = Annotated[
-    str, Path(alias="webhook", max_length=63, description="The webhook's name.")
-]
 IfMatch = Annotated[str | None, Header(max_length=400)]
 DryRun = Annotated[
     bool, Query(alias="dryRun", description="Validate the request, and change nothing.")
@@ -260,7 +258,7 @@ async def _read_webhook(
     queue = checked.filter.queue
     try:
         await access.require(caller, queue)
-        exists = queue is None or await is_created(deps, queue)
+        exists = queue is None or await queue_lookup.is_created(deps, queue)
     except Problem as problem:
         if problem.slug != "not-found":
             raise

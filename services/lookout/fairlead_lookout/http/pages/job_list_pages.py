@@ -16,7 +16,6 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
-from fairlead_lookout.http.api.job_routes import JobFilterQuery
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.pages.error_pages import build_address
@@ -28,7 +27,11 @@ from fairlead_lookout.http.pages.saved_view_pages import (
     read_views,
     resolve_within,
 )
-from fairlead_lookout.http.request_parameters import GROUP_DIMENSIONS, parse_dimensions
+from fairlead_lookout.http.request_parameters import (
+    GROUP_DIMENSIONS,
+    JobFilterQuery,
+    parse_dimensions,
+)
 from fairlead_lookout.http.responses import job_responses
 from fairlead_lookout.store.queries.job_lists import COMPARED_ROWS, JobPage
 from fairlead_lookout.store.queries.list_filters import (

@@ -10,8 +10,8 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
-from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.lookups import job_lookup
 from fairlead_lookout.http.pages.jobs import job_events, permitted_actions, run_timelines
 from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
@@ -27,7 +27,7 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
         """A redirect to the page of a job that the caller may view, or an error page."""
         named = f"{queue}/{job_set}/{client_id}"
         try:
-            found = await job_routes.find_job(deps, named, await deps.visibility(request))
+            found = await job_lookup.find_job(deps, await deps.visibility(request), named)
         except (Problem, WorldError) as error:
             return sender.error_page(request, error)
         return RedirectResponse(f"/jobs/{found.row['id']}", 303)
@@ -37,8 +37,8 @@ async def _job(deps: Deps, job_id: str, choice: log_pages.Choice) -> Fragment:
     """A job with its runs; around it, its pod spec and the log of a run."""
 
     async def read(visible_queues: QueueScope) -> Values:
-        found = await job_routes.find_job(deps, job_id, visible_queues)
-        described = await job_routes.describe_record(deps, found, spec=False)
+        found = await job_lookup.find_job(deps, visible_queues, job_id)
+        described = await job_lookup.describe_job(deps, found, spec=False)
         requests = shapes.decode(found.submitted.shape).requests
         return {
             "live": f"/live/jobs/{job_id}",
@@ -58,7 +58,7 @@ async def _job(deps: Deps, job_id: str, choice: log_pages.Choice) -> Fragment:
         }
 
     async def read_spec(visible_queues: QueueScope) -> Values:
-        found = await job_routes.find_job(deps, job_id, visible_queues)
+        found = await job_lookup.find_job(deps, visible_queues, job_id)
         spec = without_sealed(found.submitted.spec)
         described = choice.describe(job_id, f"/jobs/{job_id}")
         return described | {"spec": msgspec.json.format(bytes(spec)).decode()}

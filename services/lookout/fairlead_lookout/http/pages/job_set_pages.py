@@ -12,7 +12,7 @@ from fairlead_common.service import clock
 from fairlead_lookout.domain.model import JobSetKey
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
-from fairlead_lookout.http.long_polls import find_job_set
+from fairlead_lookout.http.lookups import job_set_lookup
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.jobs.permitted_actions import list_permitted
@@ -91,7 +91,7 @@ async def _job_set(
     chosen = state if state in JobState.__members__ else None
 
     async def read(visible_queues: QueueScope) -> Values:
-        found = await find_job_set(deps, visible_queues, queue, job_set)
+        found = await job_set_lookup.find_job_set(deps, visible_queues, queue, job_set)
         states = (chosen,) if chosen else ()
         wanted = JobFilter(
             visible_queues=visible_queues, queue=queue, job_set=job_set, states=states
@@ -154,13 +154,13 @@ def _list_exports(deps: Deps, visible_queues: QueueScope, key: JobSetKey) -> lis
     queue, job_set = key
 
     async def read_groups(cursor: str | None) -> tuple[Rows, str | None]:
-        await find_job_set(deps, visible_queues, queue, job_set)
+        await job_set_lookup.find_job_set(deps, visible_queues, queue, job_set)
         wanted = GroupFilter(visible_queues=visible_queues, queue=queue, job_set=job_set)
         page = await group_lists.read_groups(deps.view, wanted, ROWS, cursor)
         return group_responses.describe_groups(page, deps.reports.find_hops).groups, page.next
 
     async def read_arrays(cursor: str | None) -> tuple[Rows, str | None]:
-        await find_job_set(deps, visible_queues, queue, job_set)
+        await job_set_lookup.find_job_set(deps, visible_queues, queue, job_set)
         wanted = ArrayFilter(visible_queues=visible_queues, queue=queue, job_set=job_set)
         page = await array_lists.read_arrays(deps.view, wanted, ROWS, cursor)
         return array_responses.describe_arrays(page).arrays, page.next

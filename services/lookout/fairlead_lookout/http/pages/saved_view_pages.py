@@ -14,8 +14,8 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain import saved_views
 from fairlead_lookout.domain.resource_usage import HOUR_MS
-from fairlead_lookout.http.api.saved_view_routes import read_saved_views
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.lookups import saved_view_lookup
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
@@ -46,7 +46,7 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
         return {}
 
     async def read_own(caller: Caller, _: Values) -> Values:
-        views = await read_saved_views(sender.deps, caller)
+        views = await saved_view_lookup.read_saved_views(sender.deps, caller)
         pages = [saved_views.find_page(_find_path(view.address)) for view in views]
         return {"views": [(view, page) for view, page in zip(views, pages, strict=True)]}
 
@@ -59,7 +59,9 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
 async def read_views(deps: Deps, caller: Caller, path: str, after_ms: int | None = None) -> Values:
     """What the page at this path shows of its saved views. `after_ms`: since when it lists."""
     views = [
-        view for view in await read_saved_views(deps, caller) if _find_path(view.address) == path
+        view
+        for view in await saved_view_lookup.read_saved_views(deps, caller)
+        if _find_path(view.address) == path
     ]
     return {
         "views": views[:VIEWS_MAX],

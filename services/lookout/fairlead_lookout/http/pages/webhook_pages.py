@@ -16,8 +16,6 @@ from fairlead_common.service import clock
 from fairlead_common.web.auth import Caller
 from fairlead_lookout.domain.webhooks.message_templates import FIELDS
 from fairlead_lookout.domain.webhooks.webhook_types import EVENT_TYPES, Kind
-from fairlead_lookout.http.api.webhook_delivery_routes import ID_MAX, State
-from fairlead_lookout.http.api.webhook_routes import WebhookName
 from fairlead_lookout.http.list_exports import (
     CSV,
     ROWS,
@@ -30,6 +28,7 @@ from fairlead_lookout.http.list_exports import (
 )
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
 from fairlead_lookout.http.pages.page_sender import PageSender, Values
+from fairlead_lookout.http.request_parameters import DELIVERY_ID_MAX, DeliveryState, WebhookName
 from fairlead_lookout.http.responses.webhook_responses import (
     DeliveryResponse,
     MissedResponse,
@@ -70,8 +69,8 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
     async def show_webhook(
         request: Request,
         name: WebhookName,
-        state: State | None = None,
-        before: int = ID_MAX,
+        state: DeliveryState | None = None,
+        before: int = DELIVERY_ID_MAX,
     ) -> Response:
         try:
             caller, values = await _read_webhook(sender, access, request, name, state, before)
@@ -83,8 +82,8 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
     async def show_deliveries(
         request: Request,
         name: WebhookName,
-        state: State | None = None,
-        before: int = ID_MAX,
+        state: DeliveryState | None = None,
+        before: int = DELIVERY_ID_MAX,
     ) -> Response:
         _, values = await _read_webhook(sender, access, request, name, state, before)
         text = sender.templates.render("_deliveries.html", **values)
@@ -115,14 +114,14 @@ def _add_exports(router: APIRouter, sender: PageSender, access: WebhookAccess) -
     async def export_deliveries(
         request: Request,
         name: WebhookName,
-        state: State | None = None,
+        state: DeliveryState | None = None,
         format: Format = None,
         accept: Accept = CSV,
     ) -> Response:
         _, webhook = await access.find(request, name)
 
         async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
-            before = ID_MAX if cursor is None else int(cursor)
+            before = DELIVERY_ID_MAX if cursor is None else int(cursor)
             store = deps.webhooks.deliveries
             page = await store.list_page(webhook.number, before, state, ROWS)
             following = str(page[-1].id) if len(page) == ROWS else None
@@ -166,7 +165,7 @@ async def _read_webhook(
 ) -> tuple[Caller, Values]:
     caller, webhook = await access.find(request, name)
     store = sender.deps.webhooks.deliveries
-    before = min(max(before, 0), ID_MAX)
+    before = min(max(before, 0), DELIVERY_ID_MAX)
     found = await store.list_page(webhook.number, before, state, DELIVERIES_MAX + 1)
     page, rest = found[:DELIVERIES_MAX], found[DELIVERIES_MAX:]
     pending = await store.count_pending([webhook.number])
@@ -184,7 +183,7 @@ async def _read_webhook(
         "state": state,
         "exports": build_address(f"/export/webhooks/{webhook.name}", {"state": state}),
         "live": build_address(
-            path, {"state": state, "before": str(before) if before < ID_MAX else None}
+            path, {"state": state, "before": str(before) if before < DELIVERY_ID_MAX else None}
         ),
         "older": urlencode(older),
         "replay_since": urlencode({"from": since}),

@@ -13,8 +13,8 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.log_parts import LogPart
 from fairlead_common.service import clock
-from fairlead_lookout.http.api import job_routes, log_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.lookups import job_lookup, log_lookup
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
 from fairlead_lookout.http.pages.logs import log_search, log_views
 from fairlead_lookout.http.pages.logs.log_search import Searched
@@ -100,7 +100,7 @@ async def _read_log(
     deps: Deps, job_id: str, choice: LogChoice, visible_queues: QueueScope
 ) -> Values:
     """The values of a log. Raises a `Problem` if the caller cannot view the job."""
-    found = await job_routes.find_job(deps, job_id, visible_queues)
+    found = await job_lookup.find_job(deps, visible_queues, job_id)
     chosen = [row for row in found.runs if choice.run is None or row["number"] == choice.run]
     values = choice.describe(job_id, f"/jobs/{job_id}/log") | {
         "job_id": job_id,
@@ -155,7 +155,7 @@ async def _read_part(
     """Bytes of a log, and where they are. `bounds`: parameters of the executor."""
     parameters = {"stream": choice.stream, "follow": "false", **bounds}
     async with asyncio.timeout(READ_S_MAX):
-        log = await log_routes.open_log(deps, job_id, choice.run, parameters, visible_queues)
+        log = await log_lookup.open_log(deps, visible_queues, job_id, choice.run, parameters)
         return await _read_end(log.chunks, int(bounds["last_bytes"])), log.part
 
 

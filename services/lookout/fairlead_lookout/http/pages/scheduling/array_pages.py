@@ -6,13 +6,13 @@ from urllib.parse import quote
 from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import Caller, QueueScope
-from fairlead_lookout.http.api import array_routes
-from fairlead_lookout.http.api.array_routes import TaskState
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
+from fairlead_lookout.http.lookups import array_lookup
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.jobs import permitted_actions
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
+from fairlead_lookout.http.request_parameters import TaskState
 from fairlead_lookout.http.responses import array_responses
 from fairlead_lookout.store.queries import task_lists
 
@@ -29,7 +29,7 @@ async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text =
     path, query = f"/arrays/{quote(array, safe='')}", {"state": state}
 
     async def read(visible_queues: QueueScope) -> Values:
-        found = await array_routes.find_array(deps, visible_queues, array)
+        found = await array_lookup.find_array(deps, visible_queues, array)
         page = await task_lists.read_tasks(deps.view, found, state, PAGE_SIZE, cursor)
         described = array_responses.describe_array(found)
         return {
@@ -50,7 +50,7 @@ async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text =
 
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
         async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
-            found = await array_routes.find_array(deps, visible_queues, array)
+            found = await array_lookup.find_array(deps, visible_queues, array)
             page = await task_lists.read_tasks(deps.view, found, state, ROWS, cursor)
             return array_responses.describe_tasks(page, deps.clusters).tasks, page.next
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 
 from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import Caller, QueueScope
-from fairlead_lookout.http.api import cluster_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
+from fairlead_lookout.http.lookups import cluster_lookup
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
@@ -68,7 +68,7 @@ async def _clusters(deps: Deps, sort: Text = None) -> Fragment:
     query = {SORT: order.parameter}
 
     async def read_clusters() -> list[ClusterResponse]:
-        return order.sort_rows((await cluster_routes.describe_clusters(deps)).clusters)
+        return order.sort_rows((await cluster_lookup.describe_clusters(deps)).clusters)
 
     async def read(_: QueueScope) -> Values:
         found = await read_clusters()
@@ -108,7 +108,7 @@ async def _cluster(
 
     async def read_nodes(visible_queues: QueueScope) -> tuple[list[NodeResponse], list[str], int]:
         """Those that match, by name, the resources of all, and how many all are."""
-        found = (await cluster_routes.describe_nodes(deps, executor, visible_queues)).nodes
+        found = (await cluster_lookup.describe_nodes(deps, executor, visible_queues)).nodes
         resources = order_resources({name for node in found for name in node.allocatable})
         matching = [node for node in found if not q or q in node.node]
         return matching, resources, len(found)

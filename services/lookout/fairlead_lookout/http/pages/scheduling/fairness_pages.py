@@ -11,9 +11,9 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, ShareTotals
 from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
-from fairlead_lookout.http.api.fairness_routes import MINUTES_SPAN_MS
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
+from fairlead_lookout.http.lookups.fairness_lookup import MINUTES_SPAN_MS
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views

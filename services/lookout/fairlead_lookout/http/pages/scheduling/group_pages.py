@@ -6,9 +6,9 @@ from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
-from fairlead_lookout.http.api import group_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
+from fairlead_lookout.http.lookups import group_lookup
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.http.pages.scheduling import group_charts
@@ -26,7 +26,7 @@ async def _group(deps: Deps, group: str) -> Fragment:
     path = f"/groups/{quote(group, safe='')}"
 
     async def read(visible_queues: QueueScope) -> Values:
-        found, history = await group_routes.find_group_history(deps, visible_queues, group)
+        found, history = await group_lookup.find_group_history(deps, visible_queues, group)
         period = group_charts.find_period(found, clock.now_ms())
         counts = await group_history.read_running_members(
             deps.view, group, period.begin_ms, period.end_ms
@@ -44,10 +44,10 @@ async def _group(deps: Deps, group: str) -> Fragment:
 
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
         async def read_members() -> Rows:
-            return (await group_routes.find_group(deps, visible_queues, group)).members
+            return (await group_lookup.find_group(deps, visible_queues, group)).members
 
         async def read_events() -> Rows:
-            _, history = await group_routes.find_group_history(deps, visible_queues, group)
+            _, history = await group_lookup.find_group_history(deps, visible_queues, group)
             return group_charts.list_steps(history)
 
         return [

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_lookout.http.api import cluster_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.lookups import cluster_lookup
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
@@ -23,7 +23,7 @@ async def _node(deps: Deps, executor: str, node: str) -> Fragment:
     """A node of a cluster."""
 
     async def read(visible_queues: QueueScope) -> Values:
-        nodes = (await cluster_routes.describe_nodes(deps, executor, visible_queues)).nodes
+        nodes = (await cluster_lookup.describe_nodes(deps, executor, visible_queues)).nodes
         found = next((each for each in nodes if each.node == node), None)
         if found is None:
             raise Problem("not-found", f"Cluster {executor!r} has no node {node!r}.")

@@ -11,9 +11,9 @@ from fairlead_common.domain.permissions import ALL_QUEUES, Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS
-from fairlead_lookout.http.api import cluster_routes, report_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
+from fairlead_lookout.http.lookups import cluster_lookup, report_lookup
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
@@ -108,13 +108,13 @@ async def _pools(deps: Deps, sort: Text = None) -> Fragment:
         names = {node.pool for _, _, nodes in deps.clusters.read_all() for node in nodes}
         return order.sort_rows(
             [
-                report_routes.describe_pool_report(deps, name, visible_queues)
+                report_lookup.describe_pool_report(deps, name, visible_queues)
                 for name in sorted(names | deps.reports.list_pools())
             ]
         )
 
     async def read(visible_queues: QueueScope) -> Values:
-        use = await cluster_routes.sum_pools(deps)
+        use = await cluster_lookup.sum_pools(deps)
         return {
             "live": build_address(f"/live{PATH}", query),
             "exports": build_address(f"/export{PATH}", query),
@@ -163,10 +163,10 @@ async def _pool(deps: Deps, pool: str, sort: Text = None) -> Fragment:
     query = {SORT: order.parameter}
 
     async def read(visible_queues: QueueScope) -> Values:
-        report_routes.require_pool(deps, pool)
-        rounds = (await report_routes.describe_rounds(deps, pool, ROUNDS_DRAWN)).rounds
-        report = report_routes.describe_pool_report(deps, pool, visible_queues)
-        use = (await cluster_routes.sum_pools(deps, pool)).get(pool)
+        report_lookup.require_pool(deps, pool)
+        rounds = (await report_lookup.describe_rounds(deps, pool, ROUNDS_DRAWN)).rounds
+        report = report_lookup.describe_pool_report(deps, pool, visible_queues)
+        use = (await cluster_lookup.sum_pools(deps, pool)).get(pool)
         return {
             "live": build_address(f"/live{path}", query),
             "exports": {
@@ -190,14 +190,14 @@ async def _pool(deps: Deps, pool: str, sort: Text = None) -> Fragment:
 
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
         async def read_shares() -> Rows:
-            report_routes.require_pool(deps, pool)
-            report = report_routes.describe_pool_report(deps, pool, visible_queues)
+            report_lookup.require_pool(deps, pool)
+            report = report_lookup.describe_pool_report(deps, pool, visible_queues)
             return [describe_share(share) for share in order.sort_rows(report.shares)]
 
         async def read_rounds() -> Rows:
-            report_routes.require_pool(deps, pool)
-            most = report_routes.ROUNDS_MAX
-            return (await report_routes.describe_rounds(deps, pool, most)).rounds
+            report_lookup.require_pool(deps, pool)
+            most = report_lookup.ROUNDS_MAX
+            return (await report_lookup.describe_rounds(deps, pool, most)).rounds
 
         return [
             ListExport("shares", QueueLine, split_rows(read_shares)),

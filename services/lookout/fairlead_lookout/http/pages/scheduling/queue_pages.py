@@ -11,10 +11,9 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.records.configuration import FIFO, Queue
 from fairlead_common.domain.records.scheduling_reports import QueueShare, WaitingReport
 from fairlead_common.service import clock
-from fairlead_lookout.http.api import fairness_routes, report_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
-from fairlead_lookout.http.long_polls import require_queue
+from fairlead_lookout.http.lookups import fairness_lookup, queue_lookup, report_lookup
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
@@ -168,24 +167,24 @@ async def _queue(deps: Deps, queue: str) -> Fragment:
     path = f"{PATH}/{quote(queue, safe='')}"
 
     async def read_shares(visible_queues: QueueScope) -> FairnessResponse:
-        await require_queue(deps, visible_queues, queue)
+        await queue_lookup.require_queue(deps, visible_queues, queue)
         now_ms = clock.now_ms()
-        return await fairness_routes.describe_fairness(
-            deps, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
+        return await fairness_lookup.describe_fairness(
+            deps, queue, now_ms - fairness_lookup.SPAN_MS, now_ms, now_ms
         )
 
     async def read(visible_queues: QueueScope) -> Values:
         found = await read_shares(visible_queues)
         now_ms = clock.now_ms()
-        users = await fairness_routes.rank_users(
-            deps, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
+        users = await fairness_lookup.rank_users(
+            deps, queue, now_ms - fairness_lookup.SPAN_MS, now_ms, now_ms
         )
         return {
             "live": f"/live{path}",
             "exports": f"/export{path}",
             "queue": queue,
             "totals": await deps.view.count_jobs_by_state(visible_queues, queue),
-            "report": report_routes.describe_queue_report(deps, queue),
+            "report": report_lookup.describe_queue_report(deps, queue),
             "job_sets": await _rank_job_sets(deps, queue, visible_queues),
             "charts": share_charts.draw_charts(found, is_trimmed=True),
             "used": found.used,
