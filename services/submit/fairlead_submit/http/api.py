@@ -16,22 +16,14 @@ from fairlead_submit.service.service import Service
 
 def routers(service: Service) -> list[APIRouter]:
     """The routers of all routes, the most frequently used first: each one costs a look-up."""
-    classes = frozenset(item.name for item in service.settings.priority_classes)
     return [
         job_routes(service),
         manifest_routes(service),
         group_change_routes(service),
         array_change_routes(service),
-        queue_routes(
-            service.queues,
-            service.job_views,
-            service.permissions,
-            classes,
-            service.secrets,
-            service.wait_until_relayed,
-        ),
+        queue_routes(service),
         secret_routes(service.queues, service.secrets),
-        executor_routes(service.cordons, service.cluster_view, service.wait_until_relayed),
+        executor_routes(service),
         token_routes(service.settings, service.pool, service.identify),
         session_routes(service.settings, service.pool, service.identify),
         sign_in_routes(service.settings, service.pool, service.identify),

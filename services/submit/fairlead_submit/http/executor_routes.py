@@ -19,8 +19,7 @@ from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
-from fairlead_submit.service.outbox_relay import RelayWait
-from fairlead_submit.store.configuration_store import CordonStore
+from fairlead_submit.service.service import Service
 
 _decoder: Final = Decoder(request_types.ExecutorCordon)
 
@@ -43,9 +42,7 @@ class CordonView(msgspec.Struct, frozen=True):
     pending: bool | UnsetType = UNSET
 
 
-def executor_routes(
-    cordons: CordonStore, cluster_view: ClusterView, wait_until_relayed: RelayWait
-) -> APIRouter:
+def executor_routes(service: Service) -> APIRouter:
     """The routes that cordon executors and nodes."""
     router = APIRouter(prefix="/api/v1", tags=["executors"])
     documented: dict[str, Any] = {
@@ -56,7 +53,7 @@ def executor_routes(
         },
         "openapi_extra": openapi_schemas.describe_body(request_types.ExecutorCordon),
     }
-    set_cordon = _cordon_endpoint(cordons, cluster_view, wait_until_relayed)
+    set_cordon = _cordon_endpoint(service)
 
     async def cordon_executor(request: Request, executor: ExecutorName) -> Response:
         return await set_cordon(request, executor, None)
@@ -80,7 +77,7 @@ def executor_routes(
 
 
 def _cordon_endpoint(
-    cordons: CordonStore, cluster_view: ClusterView, wait_until_relayed: RelayWait
+    service: Service,
 ) -> Callable[[Request, str, str | None], Awaitable[Response]]:
     async def set_cordon(request: Request, executor: str, node: str | None) -> Response:
         caller = deps.request_context(request).caller
@@ -94,8 +91,8 @@ def _cordon_endpoint(
         if found:
             raise validation_problem(found)
         if given.cordoned:
-            await _require_known(cluster_view, executor, node)
-        made = await cordons.set_cordon(
+            await _require_known(service.cluster_view, executor, node)
+        made = await service.cordons.set_cordon(
             Cordon(
                 executor=executor,
                 node=node,
@@ -111,7 +108,7 @@ def _cordon_endpoint(
             reason=made.reason,
             version=made.version,
             position=configuration.position(made),
-            pending=UNSET if await wait_until_relayed(made) else True,
+            pending=UNSET if await service.wait_until_relayed(made) else True,
         )
         return Response(msgspec.json.encode(view), media_type="application/json")
 

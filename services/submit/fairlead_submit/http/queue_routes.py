@@ -19,7 +19,6 @@ from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.domain.requests.validation import escape_pointer
 from fairlead_common.service import clock
 from fairlead_common.web import etags, query_validation, request_body
-from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import is_visible
@@ -27,15 +26,12 @@ from fairlead_submit.domain.job_terms import check_labels, make_retry_policy
 from fairlead_submit.domain.pods import pod_spec
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
-from fairlead_submit.service.outbox_relay import RelayWait
+from fairlead_submit.service.service import Service
 from fairlead_submit.store.configuration_store import (
-    QueueStore,
     etag_mismatch,
     make_etag,
     queue_not_found,
 )
-from fairlead_submit.store.job_views import JobViews
-from fairlead_submit.store.secret_store import SecretStore
 
 LABEL_BYTES_MAX: Final = 5_000
 COUNT_MAX: Final = 10_000
@@ -83,25 +79,20 @@ _QUEUE_RESPONSE: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def queue_routes(
-    queues: QueueStore,
-    job_views: JobViews,
-    permissions: QueuePermissions,
-    classes: Collection[str],
-    secrets: SecretStore,
-    wait_until_relayed: RelayWait,
-) -> APIRouter:
-    """The routes that create, return and change queues. `classes`: the priority classes."""
+def queue_routes(service: Service) -> APIRouter:
+    """The routes that create, return and change queues."""
     router = APIRouter(prefix="/api/v1", tags=["queues"], route_class=StrictRoute)
-    _add_read_routes(router, queues, permissions)
-    _add_creation(router, queues, classes, wait_until_relayed)
-    _add_replacement(router, queues, classes, wait_until_relayed)
-    _add_removal(router, queues, job_views, secrets, wait_until_relayed)
-    _add_cordon_routes(router, queues, wait_until_relayed)
+    _add_read_routes(router, service)
+    _add_creation(router, service)
+    _add_replacement(router, service)
+    _add_removal(router, service)
+    _add_cordon_routes(router, service)
     return router
 
 
-def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePermissions) -> None:
+def _add_read_routes(router: APIRouter, service: Service) -> None:
+    queues, permissions = service.queues, service.permissions
+
     @router.get(
         "/queues",
         summary="The queues, by name",
@@ -160,12 +151,10 @@ def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePe
             await asyncio.sleep(min(POLL_S, left_s))
 
 
-def _add_creation(
-    router: APIRouter,
-    queues: QueueStore,
-    classes: Collection[str],
-    wait_until_relayed: RelayWait,
-) -> None:
+def _add_creation(router: APIRouter, service: Service) -> None:
+    queues = service.queues
+    classes = {item.name for item in service.settings.priority_classes}
+
     @router.post(
         "/queues",
         summary="Create a queue",
@@ -192,15 +181,13 @@ def _add_creation(
             raise Problem("conflict", f"Queue {queue.name!r} already exists.")
         if dry_run:
             return _queue_response(made)
-        return _queue_response(made, 201, is_relayed=await wait_until_relayed(made))
+        return _queue_response(made, 201, is_relayed=await service.wait_until_relayed(made))
 
 
-def _add_replacement(
-    router: APIRouter,
-    queues: QueueStore,
-    classes: Collection[str],
-    wait_until_relayed: RelayWait,
-) -> None:
+def _add_replacement(router: APIRouter, service: Service) -> None:
+    queues = service.queues
+    classes = {item.name for item in service.settings.priority_classes}
+
     @router.put(
         "/queues/{name}",
         summary="Replace a queue; `If-Match` with its ETag guards against other changes",
@@ -229,16 +216,14 @@ def _add_replacement(
             request.headers.get("if-match"),
             dry_run=dry_run,
         )
-        return _queue_response(changed, is_relayed=dry_run or await wait_until_relayed(changed))
+        return _queue_response(
+            changed, is_relayed=dry_run or await service.wait_until_relayed(changed)
+        )
 
 
-def _add_removal(
-    router: APIRouter,
-    queues: QueueStore,
-    job_views: JobViews,
-    secrets: SecretStore,
-    wait_until_relayed: RelayWait,
-) -> None:
+def _add_removal(router: APIRouter, service: Service) -> None:
+    queues = service.queues
+
     @router.delete(
         "/queues/{name}",
         summary="Delete a queue that has no live jobs",
@@ -261,7 +246,9 @@ def _add_removal(
             raise etag_mismatch(queue, if_match)
         # Wait for the view, so that jobs submitted a moment ago count.
         live = (
-            await job_views.count_live_jobs(name) if await job_views.wait_until_current() else None
+            await service.job_views.count_live_jobs(name)
+            if await service.job_views.wait_until_current()
+            else None
         )
         if live is None:
             raise Problem(
@@ -280,14 +267,14 @@ def _add_removal(
             lambda old: msgspec.structs.replace(old, deleted=True, by=caller.name),
             if_match,
         )
-        await wait_until_relayed(deleted)
-        await secrets.delete_all(name)
+        await service.wait_until_relayed(deleted)
+        await service.secrets.delete_all(name)
         return Response(status_code=204)
 
 
-def _add_cordon_routes(
-    router: APIRouter, queues: QueueStore, wait_until_relayed: RelayWait
-) -> None:
+def _add_cordon_routes(router: APIRouter, service: Service) -> None:
+    queues = service.queues
+
     def cordoning(cordoned: bool) -> Callable[..., Any]:
         async def endpoint(request: Request, name: str) -> Response:
             caller = deps.request_context(request).caller
@@ -304,7 +291,7 @@ def _add_cordon_routes(
                 ),
                 request.headers.get("if-match"),
             )
-            return _queue_response(changed, is_relayed=await wait_until_relayed(changed))
+            return _queue_response(changed, is_relayed=await service.wait_until_relayed(changed))
 
         return endpoint
 

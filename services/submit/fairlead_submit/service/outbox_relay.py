@@ -11,7 +11,6 @@ submitted after the response come after the change in the log (decision 0118).
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead_common import db
@@ -38,10 +37,6 @@ DELETED_RETENTION_S: Final = 86_400.0
 ACTIONS_RETENTION_S: Final = 30 * 86_400.0
 PRODUCER: Final = "submit-config"
 _logger = logging.getLogger("fairlead.submit.relay")
-
-
-RelayWait = Callable[[Queue | Cordon], Awaitable[bool]]
-"""`wait_until_relayed`, on the pool of a service."""
 
 
 class Relay:
