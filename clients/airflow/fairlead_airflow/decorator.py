@@ -10,7 +10,7 @@ from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_d
 from airflow.sdk.exceptions import AirflowFailException
 
 from fairlead import Job
-from fairlead_airflow import function_jobs
+from fairlead_airflow.jobs import function_jobs
 from fairlead_airflow.operator import FairleadSubmitOperator
 
 

@@ -1,25 +1,22 @@
 """The trigger of tasks that are mapped over jobs: one submission for all of them."""
 
-import functools
-import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
 
 import msgspec
 from airflow.sdk import BaseXCom
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import TriggerEvent
 
-from fairlead import AsyncClient, Filter, Job, SubmitResult, SubmittedJob
+from fairlead import Job, SubmittedJob
 from fairlead.models.job_models import JobFields
-from fairlead_airflow import job_names, job_results, shared_events
 from fairlead_airflow.hook import ServerAddress
-from fairlead_airflow.job_names import TaskKey
+from fairlead_airflow.jobs import job_names, job_results, shared_events
+from fairlead_airflow.jobs.job_names import TaskKey
+from fairlead_airflow.jobs.mapped_jobs import LaterTry, MappedJobs
+from fairlead_airflow.jobs.shared_events import JobSetEvents
 from fairlead_airflow.links import KEY, build_job_set_url
-from fairlead_airflow.shared_events import JobSetEvents
 from fairlead_airflow.trigger import ENDED_IN_AIRFLOW, FairleadJobSetTrigger
-
-log: Final = logging.getLogger(__name__)
 
 REPORTED: Final = "fairlead_reported"
 """The XCom key of the client id of the job with which Airflow recorded a success."""
@@ -29,23 +26,15 @@ LINGER_S: Final = 60.0
 """Jobs of the first instances can end before the triggerer has started the last instance."""
 
 
-class LaterTry(NamedTuple):
-    """A try after the first one. `job`: with the client id of the first try. `reported`: the client
-    id of the job with which an earlier try succeeded, after which the task was cleared."""
-
-    job: Job
-    reported: str | None
-
-
 class FairleadMapTrigger(FairleadJobSetTrigger):
-    """Runs the job of one mapped task instance: that at its map index in the list of `source`.
+    """Runs the job of one mapped task instance: that at its map index in the list that the task
+    `source` returned. `MappedJobs` submits it together with the jobs of the other instances.
 
-    The first instance in its first try submits the jobs of all instances at once; the others wait
-    for that. All follow one event stream. A later try waits for the job of the try before, unless
-    that has ended without success, or Airflow recorded its success, because then the task was
-    cleared: it submits the job again. Airflow records the client id of a successful job together
-    with the success of the task, and keeps it when the task is cleared. A task that ends in a
-    worker starts its later tries there: only workers know whether a task was cleared.
+    A later try waits for the job of the try before. It submits the job again if that has ended
+    without success, or if the task was cleared after a success: Airflow records the client id of a
+    successful job together with the success of the task, and keeps it when the task is cleared.
+    A task that ends in a worker starts its later tries there: only workers know whether a task was
+    cleared.
     """
 
     def __init__(
@@ -109,36 +98,37 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             address, self.queue, self.job_set, linger_s=LINGER_S
         ) as events:
             jobs = await events.run_once("jobs", lambda: self._read_jobs(key))
+            mapped = MappedJobs(events, self.queue, self.job_set, self.defaults)
             if task.try_number == 1:
-                made = await events.run_once(
-                    "submission", lambda: self._submit(events.client, jobs)
-                )
-                job = made.jobs[key.map_index]
-                self.job_ids, self.array_ids = [job.id], job_results.find_arrays([job])
-                ended = await self.wait_for_jobs(events)
+                made = await mapped.submit_first_try(jobs, key.map_index)
+                ended = await self._wait_for_job(events, made)
             else:
-                ended = await self._wait_for_later_try(events, key, jobs[key.map_index])
-            outcome = await self.describe_jobs(events, ended)
-        self.success_xcoms = {REPORTED: ended[0].client_id}
+                later = LaterTry(jobs[key.map_index], await self._read_reported(key))
+                ended = await self._wait_for_later_try(events, mapped, later)
+            outcome = await self.describe_jobs(events, [ended])
+        self.success_xcoms = {REPORTED: ended.client_id}
         return outcome
 
     async def _wait_for_later_try(
-        self, events: JobSetEvents, key: TaskKey, job: Job
-    ) -> list[JobFields]:
+        self, events: JobSetEvents, mapped: MappedJobs, later: LaterTry
+    ) -> JobFields:
         """Wait for the job of the try before, or for a new one."""
-        submit = functools.partial(submit_tries, events, self.queue, self.job_set, self.defaults)
-        later = LaterTry(job, await self._read_reported(key))
         while True:
-            made = await events.run_together("tries", later, submit)
-            self.job_ids, self.array_ids = [made.id], job_results.find_arrays([made])
+            made = await mapped.submit_later_try(later)
             self.log.info(
                 "Found job %s of an earlier try" if made.duplicate else "Submitted job %s",
                 made.client_id,
             )
-            ended = await self.wait_for_jobs(events)
+            ended = await self._wait_for_job(events, made)
             # The trigger of a try that was cleared can cancel the job after this try has found it.
-            if not (made.duplicate and ended[0].reason == ENDED_IN_AIRFLOW):
+            if not (made.duplicate and ended.reason == ENDED_IN_AIRFLOW):
                 return ended
+
+    async def _wait_for_job(self, events: JobSetEvents, made: SubmittedJob) -> JobFields:
+        """Wait until this job has ended, and write its log."""
+        self.job_ids, self.array_ids = [made.id], job_results.find_arrays([made])
+        (ended,) = await self.wait_for_jobs(events)
+        return ended
 
     async def _read_jobs(self, key: TaskKey) -> list[Job]:
         """The jobs of all instances, in the order of their map indexes."""
@@ -152,12 +142,6 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             for named in job_names.name_jobs(key._replace(map_index=index), [job])
         ]
 
-    async def _submit(self, client: AsyncClient, jobs: list[Job]) -> SubmitResult:
-        self.log.info("Submitting %d jobs to %s/%s", len(jobs), self.queue, self.job_set)
-        return await shared_events.outlast_outages(
-            lambda: client.submit(self.queue, self.job_set, jobs, defaults=self.defaults)
-        )
-
     async def _read_reported(self, key: TaskKey) -> str | None:
         """The client id that Airflow recorded with the last success."""
         found = await XCom.aget_one(
@@ -169,34 +153,3 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
         )
         # Airflow 3.3.2 stores the XComs of an event as JSON text. Client ids contain no quotes.
         return None if found is None else str(found).strip('"')
-
-
-async def submit_tries(
-    events: JobSetEvents,
-    queue: str,
-    job_set: str,
-    defaults: Mapping[str, Any] | None,
-    tries: list[LaterTry],
-) -> list[SubmittedJob]:
-    """The job of each try: that of the try before, or else a new one.
-
-    When all instances of a task are cleared, their triggers start together: the states of their
-    jobs are read once, and what has to run again is submitted at once. Raises `FairleadError` if
-    the server refuses a request.
-    """
-    log.info("Reading the jobs of %s/%s for %d tries", queue, job_set, len(tries))
-    client = events.client
-    where = Filter(queue=queue, job_set=job_set)
-
-    found = await shared_events.outlast_outages(
-        lambda: job_results.list_jobs(
-            client, where, [each.job for each in tries], after=events.position
-        )
-    )
-    states = job_results.read_states(found)
-    jobs = [job_names.renew_reported_job(each.job, states, each.reported) for each in tries]
-
-    async def submit() -> Sequence[SubmittedJob]:
-        return (await client.submit(queue, job_set, jobs, defaults=defaults)).jobs
-
-    return list(await shared_events.outlast_outages(submit))

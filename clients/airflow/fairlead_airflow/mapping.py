@@ -9,7 +9,7 @@ from airflow.triggers.base import StartTriggerArgs
 
 from fairlead import Job
 from fairlead_airflow.hook import DEFAULT_CONNECTION
-from fairlead_airflow.job_names import TaskKey
+from fairlead_airflow.jobs.job_names import TaskKey
 from fairlead_airflow.map_trigger import STARTS
 from fairlead_airflow.operator import LOG_LINES, FairleadSubmitOperator
 

@@ -15,9 +15,9 @@ from airflow.sdk.exceptions import (
 
 from fairlead import AsyncClient, Client, Filter, Job, SubmitResult, errors
 from fairlead.models.job_models import JobFields
-from fairlead_airflow import job_names, job_results
 from fairlead_airflow.hook import DEFAULT_CONNECTION, FairleadHook, ServerAddress
-from fairlead_airflow.job_names import TaskKey
+from fairlead_airflow.jobs import job_names, job_results
+from fairlead_airflow.jobs.job_names import TaskKey
 from fairlead_airflow.links import KEY, JobSetLink, build_job_set_url
 from fairlead_airflow.trigger import FairleadJobSetTrigger
 

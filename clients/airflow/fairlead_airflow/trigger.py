@@ -12,9 +12,9 @@ from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent
 
 from fairlead import Filter, JobSet, errors
 from fairlead.models.job_models import JobFields
-from fairlead_airflow import function_jobs, job_results, live_logs, shared_events
 from fairlead_airflow.hook import FairleadHook, ServerAddress, open_client
-from fairlead_airflow.shared_events import JobSetEvents
+from fairlead_airflow.jobs import function_jobs, job_results, live_logs, shared_events
+from fairlead_airflow.jobs.shared_events import JobSetEvents
 
 ENDED_IN_AIRFLOW: Final = "the task was ended in Airflow"
 """The reason for which a trigger cancels its jobs."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead_airflow.batches import Batch
+from fairlead_airflow.jobs.batches import Batch
 
 
 class Doubling:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairlead_airflow.function_jobs import NoResult, build_command, read_result
+from fairlead_airflow.jobs.function_jobs import NoResult, build_command, read_result
 
 SOURCE = """\
 def join(parts: list[Unknown], *, by: str) -> str:

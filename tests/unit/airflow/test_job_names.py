@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead import AfterArray, Job
-from fairlead_airflow.job_names import (
+from fairlead_airflow.jobs.job_names import (
     TaskKey,
     name_job_set,
     name_jobs,

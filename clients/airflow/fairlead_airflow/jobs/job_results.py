@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from fairlead import ArrayView, AsyncClient, Filter, Job, JobView, SubmittedJob, errors
 from fairlead.models.job_models import SUCCEEDED, JobFields
-from fairlead_airflow import function_jobs
-from fairlead_airflow.shared_events import JobSetEvents, outlast_outages
+from fairlead_airflow.jobs import function_jobs
+from fairlead_airflow.jobs.shared_events import JobSetEvents, outlast_outages
 
 DETAILS_MAX: Final = 20
 """Above this number of jobs their states are read as a list."""

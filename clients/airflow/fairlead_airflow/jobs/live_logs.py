@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 from fairlead import errors
 from fairlead.models.job_models import JobFields
-from fairlead_airflow import function_jobs
-from fairlead_airflow.job_results import LINE_CHARACTERS_MAX, LogKey
-from fairlead_airflow.shared_events import JobSetEvents
+from fairlead_airflow.jobs import function_jobs
+from fairlead_airflow.jobs.job_results import LINE_CHARACTERS_MAX, LogKey
+from fairlead_airflow.jobs.shared_events import JobSetEvents
 
 FOLLOWED_MAX: Final = 20
 """Jobs that one triggerer follows at a time; each has two streams."""

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from fairlead import AsyncClient, Event, errors
-from fairlead_airflow.batches import Batch
 from fairlead_airflow.hook import ServerAddress, open_client
+from fairlead_airflow.jobs.batches import Batch
 
 log: Final = logging.getLogger(__name__)
 
