@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_common.domain.problems import Problem
-from fairlead_lookout.http.pages.job_list_pages import read_form
+from fairlead_lookout.http.pages.jobs.job_list_pages import read_form
 
 NOW_MS = 1_800_000_000_000
 

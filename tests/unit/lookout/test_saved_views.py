@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_lookout.domain.saved_views import SavedViewRequest, check_request, find_page
-from fairlead_lookout.http.pages import job_list_pages
+from fairlead_lookout.http.pages.jobs import job_list_pages
 
 
 def find_errors(**fields: str) -> dict[str, str]:

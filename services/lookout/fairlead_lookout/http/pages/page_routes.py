@@ -9,15 +9,13 @@ from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages import (
     about_pages,
     find_pages,
-    job_list_pages,
-    job_pages,
-    job_set_pages,
     rendering,
     saved_view_pages,
     token_pages,
     webhook_pages,
 )
 from fairlead_lookout.http.pages.about_pages import HealthDeps
+from fairlead_lookout.http.pages.jobs import job_list_pages, job_pages, job_set_pages
 from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import PageSender
 from fairlead_lookout.http.pages.scheduling import (

@@ -1,1 +1,1 @@
-"""What the page of a job shows: its events, its runs as a picture, what would let it start."""
+"""The pages of job sets and jobs. On the page of a job: its events, its runs, and advice."""
