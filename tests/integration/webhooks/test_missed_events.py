@@ -10,7 +10,7 @@ from fairlead_common.domain.timestamps import find_day
 from fairlead_common.service import clock
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.service.webhooks.fan_out import FanOut
+from fairlead_lookout.service.webhooks.delivery_maker import DeliveryMaker
 from fairlead_lookout.store.webhooks.delivery_store import MISSED_RETAINED_MS, DeliveryStore
 from fairlead_lookout.store.webhooks.fan_out_store import FanOutStore
 from tests.integration.webhooks.receiver import Received, receiving
@@ -121,8 +121,8 @@ async def test_a_new_webhook_receives_what_happens_after_it_was_created(
         connection = await asyncpg.connect(fresh_database)
         store = _InterruptedStore(connection)
         store.harness = harness
-        fan_out = FanOut(settings, lambda: None, lambda _: False)
-        while await fan_out.work_once(store):
+        maker = DeliveryMaker(store, settings, lambda: None, lambda _: False)
+        while await maker.work_once():
             pass
         await connection.close()
         made = await harness.list_deliveries("new")

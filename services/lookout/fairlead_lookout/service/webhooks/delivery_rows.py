@@ -22,14 +22,14 @@ from fairlead_lookout.store.webhooks.fan_out_store import NewDelivery
 _decode_lines: Final = msgspec.json.Decoder(PublicEvent).decode_lines
 
 
-class DeliveryWriter:
-    """Makes the rows of deliveries. `log`: the identity of the log; `base_url`: the dashboard's."""
+class DeliveryEncoder:
+    """Makes rows of events. `log`: the identity of the log; `base_url`: the dashboard's."""
 
     def __init__(self, log: str, base_url: str) -> None:
         self._log_name = hashlib.sha256(log.encode()).hexdigest()[:8]
         self._base_url = base_url.rstrip("/")
 
-    def make_rows(
+    def encode_rows(
         self,
         lines: bytes,
         after: Place,
@@ -49,9 +49,9 @@ class DeliveryWriter:
             return
         for event in events:
             if parse_id(event.id) > after:
-                yield from self._make_event_rows(event, concerned, now_ms, times_ms)
+                yield from self._encode_event_rows(event, concerned, now_ms, times_ms)
 
-    def _make_event_rows(
+    def _encode_event_rows(
         self,
         event: PublicEvent,
         webhooks: Iterable[Webhook],
