@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -21,6 +21,14 @@ DryRun = Annotated[
 ]
 Request = Callable[["Client", "list[str] | Filter", bool], "ActionResult"]
 """(client, jobs, whether it is a dry run) -> the response of the server."""
+
+
+class Action(NamedTuple):
+    """What a command does with jobs: `cancel`, and what is requested: a `cancellation`."""
+
+    verb: str
+    noun: str
+    request: Request
 
 
 def register(app: typer.Typer) -> None:
@@ -82,9 +90,8 @@ def cancel(
     def request(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.cancel(jobs, reason=reason, dry_run=dry)
 
-    _request_action(
-        context, ids, chosen, request, ("cancel", "cancellation"), dry_run=dry_run, yes=yes
-    )
+    action = Action("cancel", "cancellation", request)
+    _request_action(context, ids, chosen, action, dry_run=dry_run, yes=yes)
 
 
 @job_selection.with_filter_options
@@ -101,9 +108,8 @@ def preempt(
     def request(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.preempt(jobs, reason=reason, dry_run=dry)
 
-    _request_action(
-        context, ids, chosen, request, ("preempt", "preemption"), dry_run=dry_run, yes=yes
-    )
+    action = Action("preempt", "preemption", request)
+    _request_action(context, ids, chosen, action, dry_run=dry_run, yes=yes)
 
 
 @job_selection.with_filter_options
@@ -121,8 +127,8 @@ def reprioritize(
     def request(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.reprioritize(jobs, priority, reason=reason, dry_run=dry)
 
-    words = ("reprioritize", f"priority {priority}")
-    _request_action(context, ids, chosen, request, words, dry_run=dry_run, yes=yes)
+    action = Action("reprioritize", f"priority {priority}", request)
+    _request_action(context, ids, chosen, action, dry_run=dry_run, yes=yes)
 
 
 def release(
@@ -135,7 +141,7 @@ def release(
     with command_base.connect(context) as client:
         done = client.release(job_selection.list_references(client, ids, queue, jobset))
     matched = len(ids) if done.matched is None else done.matched
-    _report_request(ids, matched, ("release", "release"))
+    _report_request(ids, matched, verb="release", noun="release")
 
 
 @job_selection.with_filter_options
@@ -237,32 +243,31 @@ def _request_action(
     context: typer.Context,
     ids: list[str] | None,
     chosen: "Filter",
-    request: Request,
-    words: tuple[str, str],
+    action: Action,
     *,
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Request the action, after a confirmation if it affects many jobs. `words`: verb and noun."""
-    verb, _ = words
+    """Request the action, after a confirmation if it affects many jobs."""
+    verb = action.verb
     with command_base.connect(context) as client:
         jobs = job_selection.select_jobs(client, ids, chosen)
         if dry_run:
-            _print_dry_run(request(client, jobs, True), verb)
+            _print_dry_run(action.request(client, jobs, True), verb)
             return
-        count = len(jobs) if isinstance(jobs, list) else request(client, jobs, True).matched
+        count = len(jobs) if isinstance(jobs, list) else action.request(client, jobs, True).matched
         if count is None or count > UNCONFIRMED_MAX:
             what = _format_jobs(count)
             command_base.confirm(f"{verb.capitalize()} {what}?", f"this would {verb} {what}", yes)
-        done = request(client, jobs, False)
-    _report_request(jobs, count if done.matched is None else done.matched, words)
+        done = action.request(client, jobs, False)
+    matched = count if done.matched is None else done.matched
+    _report_request(jobs, matched, verb=verb, noun=action.noun)
 
 
 def _report_request(
-    jobs: "list[str] | Filter", matched: int | None, words: tuple[str, str]
+    jobs: "list[str] | Filter", matched: int | None, *, verb: str, noun: str
 ) -> None:
     """Print what was requested, and for how many jobs."""
-    verb, noun = words
     if matched != 0:
         typer.echo(f"{noun} of {_format_jobs(matched)} requested")
     elif isinstance(jobs, list):

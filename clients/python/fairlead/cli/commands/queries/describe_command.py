@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
     from fairlead import (
         ArrayView,
+        Client,
         GroupDetail,
         JobDetail,
+        PoolReport,
+        QueueReport,
         QueueShare,
         Round,
         Run,
@@ -210,14 +213,17 @@ def describe_queue(
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """Show the shares and limits of a queue, and why its jobs wait."""
-    from fairlead import Filter
-
     with command_base.connect(context) as client:
         report = client.queue_report(name)
-        if output_format is not output_formats.Format.TABLE:
-            _print_report(report, report.queue, output_format)
-            return
-        groups = client.count_jobs(["state"], Filter(queue=name))
+        output_formats.print_detail(
+            report, report.queue, output_format, lambda: _print_queue(client, report)
+        )
+
+
+def _print_queue(client: "Client", report: "QueueReport") -> None:
+    from fairlead import Filter
+
+    groups = client.count_jobs(["state"], Filter(queue=report.queue))
     output_formats.print_fields(
         [
             ("Queue", report.queue),
@@ -241,21 +247,15 @@ def describe_pool(
     """Show the last round of a pool, the shares of its queues, and why jobs wait."""
     with command_base.connect(context) as client:
         report = client.pool_report(name)
-    if output_format is not output_formats.Format.TABLE:
-        _print_report(report, report.pool, output_format)
-        return
+    output_formats.print_detail(report, report.pool, output_format, lambda: _print_pool(report))
+
+
+def _print_pool(report: "PoolReport") -> None:
     output_formats.print_fields(
         [("Pool", report.pool), *_round_fields(report.round), ("Waiting for", report.reasons)]
     )
     _print_shares(report.shares, of_pool=True)
     _print_waiting(report.waiting)
-
-
-def _print_report(report: object, name: str, output_format: output_formats.Format) -> None:
-    if output_format is output_formats.Format.NAME:
-        typer.echo(name)
-    else:
-        output_formats.print_object(report, output_format)
 
 
 def _round_fields(last: "Round | None") -> list[tuple[str, object]]:
