@@ -6,8 +6,7 @@ import re
 import pytest
 
 from fairlead.cli import add_plugins, build_app
-from fairlead_lookout.http.lookups import waiting_reasons
-from fairlead_lookout.http.responses import array_responses
+from fairlead_lookout.http.responses import array_responses, waiting_reasons
 from fairlead_scheduler.engine.plan.reason_texts import CODE_NAMES
 from fairlead_scheduler.engine.snapshot import Code
 from fairlead_scheduler.service import reporter

@@ -6,8 +6,8 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.lookups.waiting_reasons import explain_waiting_group
 from fairlead_lookout.http.responses import group_responses
+from fairlead_lookout.http.responses.waiting_reasons import Circumstances, explain_waiting_group
 from fairlead_lookout.store.queries import group_history, group_lists
 from fairlead_lookout.store.queries.group_history import GroupHistory
 
@@ -38,14 +38,9 @@ async def find_group_history(
     row = await find_group_row(deps, visible_queues, group)
     members = await group_lists.read_members(deps.view, group)
     history = await group_history.read_history(deps.view, group)
-    why = explain_waiting_group(
-        row,
-        members.rows,
-        deps.reports,
-        deps.clusters,
-        deps.quarantine.find_stopped_partitions(),
-        clock.now_ms(),
-    )
+    stopped = deps.quarantine.find_stopped_partitions()
+    circumstances = Circumstances(deps.reports, deps.clusters, stopped, clock.now_ms())
+    why = explain_waiting_group(row, members.rows, circumstances)
     find_hops = deps.reports.find_hops
     found = group_responses.describe_group_detail(row, members, history, why, find_hops)
     return found, history

@@ -9,8 +9,8 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.lookups.waiting_reasons import explain_waiting
 from fairlead_lookout.http.responses import job_responses, response_base
+from fairlead_lookout.http.responses.waiting_reasons import Circumstances, explain_waiting
 from fairlead_lookout.store.queries import array_lists
 from fairlead_lookout.store.queries.view_reader import JobRecord
 
@@ -47,19 +47,15 @@ async def describe_job(
     """Everything about a job that `find_job` has found. `spec`: with its pod spec."""
     submitted = found.submitted
     now_ms = clock.now_ms()
+    stopped = deps.quarantine.find_stopped_partitions()
+    circumstances = Circumstances(deps.reports, deps.clusters, stopped, now_ms)
     others = found.dependencies
     listed = job_responses.describe_job(
         found.row, now_ms, others.are_open, others.client_ids, deps.clusters
     )
     return job_responses.JobDetailResponse(
         **msgspec.structs.asdict(listed),
-        why=explain_waiting(
-            found,
-            deps.reports,
-            deps.clusters,
-            deps.quarantine.find_stopped_partitions(),
-            now_ms,
-        ),
+        why=explain_waiting(found, circumstances),
         position_in_queue=None if found.waits_in_array else await _read_queue_position(deps, found),
         submitted_by=found.row["submitted_by"] or None,
         user_requests=job_responses.describe_user_requests(found.row["user_requests"]),

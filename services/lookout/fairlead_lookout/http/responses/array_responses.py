@@ -8,13 +8,13 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import index_sets
 from fairlead_common.service import clock
 from fairlead_lookout.domain.transitions import ENDED
-from fairlead_lookout.http.lookups.waiting_reasons import explain_dependencies
 from fairlead_lookout.http.responses.job_responses import (
     JobResponse,
     WaitingReasonResponse,
     describe_job,
 )
 from fairlead_lookout.http.responses.response_base import ResponseBody, format_time
+from fairlead_lookout.http.responses.waiting_reasons import explain_dependencies
 from fairlead_lookout.store.queries.array_lists import ArrayPage, ArrayRecord
 from fairlead_lookout.store.queries.task_lists import TaskPage
 from fairlead_lookout.store.topic_caches import ClusterCache

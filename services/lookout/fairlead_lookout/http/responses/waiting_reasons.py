@@ -1,7 +1,7 @@
 """Why a queued job or group waits: its own conditions, or what the scheduler reported about it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.ids import is_array_id, partition_of_job
@@ -21,17 +21,26 @@ NAMED_MAX = 3
 DEPENDENCIES_MAX = 100
 
 
-def explain_waiting(
-    job: JobRecord,
-    reports: ReportCache,
-    clusters: ClusterCache,
-    stopped: Mapping[int, QuarantinedRecord],
-    now_ms: int,
-) -> WaitingReasonResponse | None:
-    """The reason, or None for a job that does not wait. `stopped`: partitions of the log at which
-    a reader has stopped, and at which record."""
+class Circumstances(NamedTuple):
+    """What the reason depends on beside the job or group. `stopped`: the partitions of the log at
+    which a reader has stopped, and at which record."""
+
+    reports: ReportCache
+    clusters: ClusterCache
+    stopped: Mapping[int, QuarantinedRecord]
+    now_ms: int
+
+    def find_obstacle(self, row: Any, *, waits_for_others: bool = False) -> str | None:
+        """What the queued job of a row waits for first."""
+        return find_obstacle(row, self.now_ms, waits_for_others, self.clusters)
+
+
+def explain_waiting(job: JobRecord, circumstances: Circumstances) -> WaitingReasonResponse | None:
+    """The reason, or None for a job that does not wait."""
     row = job.row
-    if row["state"] == "QUEUED" and (record := stopped.get(partition_of_job(row["id"]))):
+    if row["state"] == "QUEUED" and (
+        record := circumstances.stopped.get(partition_of_job(row["id"]))
+    ):
         return _explain_stopped_log("job", record)
     if job.preempted_runs:
         return _explain_preemption(job)
@@ -43,24 +52,19 @@ def explain_waiting(
                 " the order of their indexes."
             ),
         )
-    match obstacle := find_obstacle(row, now_ms, job.dependencies.are_open, clusters):
+    match obstacle := circumstances.find_obstacle(row, waits_for_others=job.dependencies.are_open):
         case None:
             return None
         case "dependencies":
             return explain_dependencies("The job waits", job.dependencies)
         case _:
             return _explain_condition("The job", row, obstacle) or _explain_scheduling(
-                job, reports, has_nodes=obstacle != NO_NODES
+                job, circumstances.reports, has_nodes=obstacle != NO_NODES
             )
 
 
 def explain_waiting_group(
-    group: Any,
-    members: Sequence[Any],
-    reports: ReportCache,
-    clusters: ClusterCache,
-    stopped: Mapping[int, QuarantinedRecord],
-    now_ms: int,
+    group: Any, members: Sequence[Any], circumstances: Circumstances
 ) -> WaitingReasonResponse | None:
     """Why queued members of a group wait; None if none do. `group`, `members`: rows of the
     statements `groups_by_id` and `members`.
@@ -71,21 +75,21 @@ def explain_waiting_group(
     waiting = _order_waiting(group, members)
     if group["ended_ms"] is not None or not waiting:
         return None
-    if record := stopped.get(partition_of_job(group["id"])):
+    if record := circumstances.stopped.get(partition_of_job(group["id"])):
         return _explain_stopped_log("group", record)
     needed = [member for member, is_needed in waiting if is_needed]
-    if reason := _find_condition(needed, clusters, now_ms):
+    if reason := _find_condition(needed, circumstances):
         return reason
     first, _ = waiting[0]
     place = (first["pool"], group["queue"])
-    if report := reports.find_gang_reason(*place, group["job_set"], group["id"]):
+    if report := circumstances.reports.find_gang_reason(*place, group["job_set"], group["id"]):
         return _describe_report(report)
-    if reason := _find_condition([member for member, _ in waiting], clusters, now_ms):
+    if reason := _find_condition([member for member, _ in waiting], circumstances):
         return reason
     # A group whose needed members have all ended starts member by member, as other jobs do.
-    if report := reports.find_waiting_reason(*place, first["shape"], "", ""):
+    if report := circumstances.reports.find_waiting_reason(*place, first["shape"], "", ""):
         return _describe_report(report, f"{_name_member(first)}: ")
-    has_nodes = find_obstacle(first, now_ms, waits_for_others=False, clusters=clusters) != NO_NODES
+    has_nodes = circumstances.find_obstacle(first) != NO_NODES
     return _explain_without_report("group", first["pool"], has_nodes=has_nodes)
 
 
@@ -103,11 +107,11 @@ def _order_waiting(group: Any, members: Sequence[Any]) -> list[tuple[Any, bool]]
 
 
 def _find_condition(
-    members: Sequence[Any], clusters: ClusterCache, now_ms: int
+    members: Sequence[Any], circumstances: Circumstances
 ) -> WaitingReasonResponse | None:
     """Why the first of these members waits that is held or starts later."""
     for member in members:
-        obstacle = find_obstacle(member, now_ms, waits_for_others=False, clusters=clusters)
+        obstacle = circumstances.find_obstacle(member)
         if reason := _explain_condition(_name_member(member), member, obstacle):
             return reason
     return None
