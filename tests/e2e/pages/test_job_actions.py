@@ -144,6 +144,27 @@ async def test_selected_jobs_are_submitted_again_into_a_job_set(
         await expect(page.locator("[data-jobs]")).to_have_text("2")
 
 
+async def test_a_double_click_resubmits_jobs_once(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
+) -> None:
+    ids = await submit_held(api, "page-twice", 1)
+    await api.post("/jobs/cancel", json={"ids": ids})
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "jobSet=page-twice")
+        await page.get_by_label("Select job-0").check()
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        await page.get_by_role("button", name="Resubmit…").dblclick()
+        await page.get_by_label("Job set of the new jobs").fill("page-once")
+        await page.get_by_role("button", name="Resubmit 1 job").click()
+        await expect(page.get_by_text("Resubmission of 1 job requested.")).to_be_visible()
+        # The page makes requests one after the other: a second resubmission precedes this count.
+        await page.get_by_label("Select job-0").check()
+        await page.get_by_role("button", name="Resubmit…").click()
+        await expect(page.get_by_role("heading", name="Resubmit 1 job?")).to_be_visible()
+    assert [url.endswith("/jobs/resubmit") for url in requests].count(True) == 1
+
+
 async def test_jobs_of_several_queues_are_submitted_again_each_in_its_queue(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:

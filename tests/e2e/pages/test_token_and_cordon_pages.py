@@ -54,6 +54,20 @@ async def test_a_token_is_created_and_revoked(
         assert (await ask(standalone, "/jobs", token)).status_code == 401
 
 
+async def test_a_double_click_creates_one_token(
+    standalone: StandaloneInstallation, browser: Browser
+) -> None:
+    async with browser_page(browser) as page:
+        await open_page(page, standalone, "/tokens")
+        await expect(page.locator("#tokens tr").first).to_be_visible()
+        await page.get_by_label("Label").fill("page double")
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.method))
+        await page.get_by_role("button", name="Create").dblclick()
+        await expect(page.locator("#tokens tr", has_text="page double")).to_have_count(1)
+    assert requests.count("POST") == 1
+
+
 async def test_a_refused_token_says_why(
     standalone: StandaloneInstallation, browser: Browser
 ) -> None:

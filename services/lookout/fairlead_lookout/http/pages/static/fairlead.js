@@ -238,13 +238,19 @@ function setUpActions(form) {
     }
     show();
   });
+  let isActing = false; // from the click until the answer: a second click must not do it twice
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (isActing) {
+      return;
+    }
+    isActing = true;
     try {
       await act(event.submitter.value);
     } catch (error) {
       report(error.message, true);
     }
+    isActing = false;
   });
   document.addEventListener("htmx:after:swap", show);
   show();

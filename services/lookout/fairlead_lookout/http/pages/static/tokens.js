@@ -87,9 +87,12 @@ async function create(form) {
   await list(null);
 }
 
-element("create-token").addEventListener("submit", (event) => {
+element("create-token").addEventListener("submit", async (event) => {
   event.preventDefault();
-  create(event.target).catch((error) => show(error.message, true));
+  const button = event.submitter;
+  button.disabled = true; // a second click would create another token
+  await create(event.target).catch((error) => show(error.message, true));
+  button.disabled = false;
 });
 element("more-tokens").addEventListener("click", () => {
   list(next).catch((error) => show(error.message, true));
