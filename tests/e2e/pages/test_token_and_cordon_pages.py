@@ -1,5 +1,7 @@
 """Tokens and cordons, in a real browser against all services."""
 
+from typing import Any
+
 import httpx2
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
@@ -122,6 +124,50 @@ async def test_an_operator_cordons_a_cluster_and_uncordons_it(
         await page.get_by_role("button", name="Uncordon cluster…").click()
         await dialog.get_by_role("button", name="Uncordon cluster").click()
         await expect(page.get_by_label("Cordoned")).to_have_count(0)
+
+
+async def test_a_change_that_fails_says_what_to_do(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    """Against lookout alone: the requests fail here, in each of the ways that a user meets."""
+    refusal = {"detail": "It has errors.", "errors": [{"pointer": "/reason", "detail": "is long"}]}
+    problem = {"detail": "Send `Authorization: Bearer <token>`."}
+    expected: dict[str, tuple[str, dict[str, Any]]] = {
+        "refused": ("reason is long", {"status": 422, "json": refusal}),
+        "signed out": ("Your session has ended.", {"status": 401, "json": problem}),
+        "a proxy": ("status 502", {"status": 502, "body": "<h1>Bad gateway</h1>"}),
+        "no server": ("Look whether the change was made", {}),
+    }
+
+    async def fail(route: Route) -> None:
+        _, response = expected[(route.request.post_data_json or {})["reason"]]
+        await (route.fulfill(**response) if response else route.abort())
+
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await fill(harness)
+        await page.route("**/api/v1/executors/**", fail)
+        for reason, (text, _) in expected.items():
+            await page.goto(address(harness, "/clusters/e"))
+            await page.get_by_role("button", name="Cordon cluster…").click()
+            await page.get_by_label("Reason").fill(reason)
+            await page.get_by_role("dialog").get_by_role("button", name="Cordon cluster").click()
+            await expect(page.locator("#cordon-result.wrong")).to_contain_text(text)
+
+
+async def test_a_secret_is_selected_where_it_cannot_be_copied(
+    standalone: StandaloneInstallation, browser: Browser
+) -> None:
+    async with browser_page(browser) as page:
+        # As at a plain http:// address of another machine, where browsers have no clipboard.
+        await page.add_init_script("delete Navigator.prototype.clipboard")
+        await open_page(page, standalone, "/tokens")
+        await page.get_by_label("Label").fill("page copy")
+        await page.get_by_role("button", name="Create").click()
+        secret = page.get_by_label("Token", exact=True)
+        await expect(secret).to_be_visible()
+        await page.get_by_role("button", name="Copy", exact=True).first.click()
+        await expect(page.get_by_role("button", name="Press Ctrl-C")).to_be_visible()
+        assert await page.evaluate("String(getSelection())") == await secret.inner_text()
 
 
 async def test_selected_nodes_are_cordoned_together(

@@ -46,7 +46,14 @@ _UNSAFE: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\
 _BYTE_RESOURCES: Final = (quantities.MEMORY, "ephemeral-storage")
 _BUNDLES: Final = {
     "htmx.js": ("htmx.min.js", "hx-sse.min.js"),
-    "pages.js": ("times.js", "fairlead.js", "live.js", "keyboard.js", "saved_views.js"),
+    "pages.js": (
+        "times.js",
+        "requests.js",
+        "fairlead.js",
+        "live.js",
+        "keyboard.js",
+        "saved_views.js",
+    ),
 }
 """Scripts of every page, sent as one file: a browser takes about a millisecond for each request,
 also if it has the answer already."""

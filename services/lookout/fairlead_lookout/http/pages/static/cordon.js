@@ -25,15 +25,7 @@ async function confirmCordon(name, kind, isCordon) {
 }
 
 async function putCordon(path, isCordon, reason) {
-  const response = await fetch(path, {
-    method: "PUT",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ cordoned: isCordon, ...(reason && { reason }) }),
-  });
-  const answer = await response.json();
-  if (!response.ok) {
-    throw new Error(answer.detail);
-  }
+  await requestApi(path, "PUT", { cordoned: isCordon, ...(reason && { reason }) });
 }
 
 // `targets`: the path and name of each; `kind`: cluster, node or nodes.

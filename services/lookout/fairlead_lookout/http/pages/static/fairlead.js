@@ -13,17 +13,7 @@ const IDS_MAX = 10_000; // of one request
 const JOBS_MAX = 100_000; // that are listed for an action
 
 async function request(path, body, dryRun) {
-  const response = await fetch(`/api/v1/${path}${dryRun ? "?dryRun=true" : ""}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  const answer = await response.json();
-  if (response.ok) {
-    return answer;
-  }
-  const errors = (answer.errors || []).map((error) => `${error.pointer.slice(1)} ${error.detail}`);
-  throw new Error(errors.join(". ") || answer.detail);
+  return (await requestApi(`/api/v1/${path}${dryRun ? "?dryRun=true" : ""}`, "POST", body)).answer;
 }
 
 function setUpActions(form) {
@@ -91,11 +81,7 @@ function setUpActions(form) {
     const found = [];
     let cursor = "";
     do {
-      const response = await fetch(`${form.dataset.list}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
-      const answer = await response.json();
-      if (!response.ok) {
-        throw new Error(answer.detail);
-      }
+      const { answer } = await requestApi(`${form.dataset.list}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
       found.push(...answer.jobs.map(({ id, queue }) => ({ id, queue })));
       if (found.length > JOBS_MAX) {
         throw new Error(`More than ${JOBS_MAX} jobs match. Choose a queue, or narrow the filter.`);
@@ -261,17 +247,22 @@ if (actions) {
   setUpActions(actions);
 }
 
-// Copies the commands beside a button; without access to the clipboard it selects them.
-document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy-commands]");
-  if (!button) return;
-  const commands = button.previousElementSibling;
+// Copies the text of an element, and says so on a button. Without access to the clipboard, which
+// browsers permit to no page at a plain http:// address of another machine, it selects the text.
+async function copyText(element, button) {
   try {
-    await navigator.clipboard.writeText(commands.textContent);
+    await navigator.clipboard.writeText(element.textContent);
     button.textContent = "Copied";
   } catch {
-    getSelection().selectAllChildren(commands);
+    getSelection().selectAllChildren(element);
     button.textContent = "Press Ctrl-C";
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy-commands]");
+  if (button) {
+    await copyText(button.previousElementSibling, button);
   }
 });
 

@@ -52,7 +52,7 @@ async function search() {
     const address = `/find/results?q=${encodeURIComponent(input.value)}`;
     const response = await fetch(address, { signal: searching.signal });
     if (!response.ok) {
-      throw new Error(`The search failed with status ${response.status}.`);
+      throw new Error(describeFailure(response, null));
     }
     found.innerHTML = await response.text();
     const count = results().length;
@@ -60,7 +60,7 @@ async function search() {
     palette.dataset.query = input.value;
   } catch (error) {
     if (error.name !== "AbortError") {
-      matches.textContent = error.message;
+      matches.textContent = error instanceof TypeError ? UNREACHABLE : error.message;
     }
   }
 }

@@ -3,19 +3,6 @@
 
 const VIEWS = "/api/v1/saved-views";
 
-async function callViews(path, options) {
-  const response = await fetch(path, options);
-  if (response.status === 204) {
-    return null;
-  }
-  const answer = await response.json();
-  if (!response.ok) {
-    const errors = (answer.errors || []).map((each) => `${each.pointer.slice(1)} ${each.detail}`);
-    throw new Error(errors.join(". ") || answer.detail);
-  }
-  return answer;
-}
-
 function showViewResult(text, isError) {
   const result = document.getElementById("view-result");
   result.textContent = text;
@@ -63,11 +50,8 @@ if (saveDialog) {
     event.preventDefault();
     const shared = form.elements.shared?.checked ?? false;
     try {
-      const view = await callViews(VIEWS, {
-        method: "POST",
-        headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ name: form.elements.name.value, address: viewAddress(form.elements.within), shared }),
-      });
+      const body = { name: form.elements.name.value, address: viewAddress(form.elements.within), shared };
+      const { answer: view } = await requestApi(VIEWS, "POST", body);
       addViewLink(view);
       showViewResult(`View ${view.name} was saved.`, false);
       form.reset();
@@ -95,11 +79,7 @@ async function renameView({ renameView: id, name }) {
   if (!(await ask(dialog, `Rename view ${name}?`))) {
     return;
   }
-  const view = await callViews(`${VIEWS}/${id}`, {
-    method: "PUT",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ name: input.value }),
-  });
+  const { answer: view } = await requestApi(`${VIEWS}/${id}`, "PUT", { name: input.value });
   const row = document.getElementById(`view-${id}`);
   row.querySelector("a").textContent = view.name;
   for (const button of row.querySelectorAll("button")) {
@@ -111,7 +91,7 @@ async function renameView({ renameView: id, name }) {
 
 async function deleteView({ deleteView: id, name }) {
   if (await ask(document.getElementById("delete-view"), `Delete view ${name}?`)) {
-    await callViews(`${VIEWS}/${id}`, { method: "DELETE" });
+    await requestApi(`${VIEWS}/${id}`, "DELETE");
     document.getElementById(`view-${id}`).remove();
     showViewResult(`View ${name} was deleted.`, false);
   }

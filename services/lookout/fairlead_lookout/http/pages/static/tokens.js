@@ -5,16 +5,6 @@ const PATH = "/api/v1/tokens";
 const element = (id) => document.getElementById(id);
 let next = null;
 
-async function call(path, options = {}) {
-  const response = await fetch(path, options);
-  const answer = response.status === 204 ? {} : await response.json();
-  if (!response.ok) {
-    const errors = (answer.errors || []).map((each) => `${each.pointer.slice(1)} ${each.detail}`);
-    throw new Error(errors.join(". ") || answer.detail);
-  }
-  return answer;
-}
-
 function show(text, isError) {
   const result = element("token-result");
   result.textContent = text;
@@ -41,7 +31,7 @@ function addRow(token) {
 }
 
 async function list(cursor) {
-  const page = await call(cursor ? `${PATH}?cursor=${encodeURIComponent(cursor)}` : PATH);
+  const { answer: page } = await requestApi(cursor ? `${PATH}?cursor=${encodeURIComponent(cursor)}` : PATH);
   if (!cursor) {
     element("tokens").replaceChildren();
   }
@@ -58,7 +48,7 @@ async function revoke(token, title) {
   dialog.showModal();
   await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
   if (dialog.returnValue === "confirm") {
-    await call(`${PATH}/${token.id}`, { method: "DELETE" });
+    await requestApi(`${PATH}/${token.id}`, "DELETE");
     show(`${title} was revoked.`, false);
     await list(null);
   }
@@ -73,11 +63,7 @@ async function create(form) {
     ...(data.get("label") && { label: data.get("label") }),
     ...(queues.length && { queues }),
   };
-  const made = await call(PATH, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
+  const { answer: made } = await requestApi(PATH, "POST", body);
   element("token-result").hidden = true;
   const section = element("token-made");
   section.querySelector("[data-secret]").textContent = made.token;
@@ -98,7 +84,6 @@ element("more-tokens").addEventListener("click", () => {
   list(next).catch((error) => show(error.message, true));
 });
 element("token-made").querySelector("[data-copy]").addEventListener("click", async (event) => {
-  await navigator.clipboard.writeText(element("token-made").querySelector("pre").textContent);
-  event.target.textContent = "Copied";
+  await copyText(element("token-made").querySelector("[data-secret]"), event.target);
 });
 list(null).catch((error) => show(error.message, true));

@@ -6,25 +6,6 @@ const webhookForm = document.getElementById("create-webhook");
 const webhookActions = document.getElementById("webhook-actions");
 const webhookMade = document.getElementById("webhook-made");
 
-async function callWebhooks(path, method, body, headers = {}) {
-  let response;
-  try {
-    response = await fetch(path, {
-      method,
-      headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-  } catch {
-    throw new Error("The server cannot be reached. Try again.");
-  }
-  const answer = response.status === 204 ? {} : await response.json();
-  if (!response.ok) {
-    const errors = (answer.errors || []).map((each) => `${each.pointer.slice(1)} ${each.detail}`);
-    throw new Error(errors.join(". ") || answer.detail);
-  }
-  return { answer, etag: response.headers.get("ETag") };
-}
-
 function showSecret(secret) {
   webhookMade.querySelector("[data-secret]").textContent = secret;
   webhookMade.querySelector("[data-with-secret]").hidden = !secret;
@@ -79,7 +60,7 @@ function showKind() {
 async function createWebhook() {
   const result = document.getElementById("webhook-result");
   try {
-    const { answer } = await callWebhooks(WEBHOOKS, "POST", readWebhook());
+    const { answer } = await requestApi(WEBHOOKS, "POST", readWebhook());
     const link = webhookMade.querySelector("[data-open-webhook]");
     link.href = `/webhooks/${encodeURIComponent(answer.name)}`;
     link.hidden = false;
@@ -103,7 +84,7 @@ async function confirmWebhook(dialog) {
 
 // A replacement of the configuration as it is, but for this; secrets stay.
 async function setEnabled(path, enabled) {
-  const { answer: known, etag } = await callWebhooks(path, "GET");
+  const { answer: known, etag } = await requestApi(path, "GET");
   const { kind, url, filter, format, ordered, concurrency, template, recipients, airflow } = known;
   const body = { kind, filter, ordered, concurrency, template, airflow, enabled };
   if (url) {
@@ -115,7 +96,7 @@ async function setEnabled(path, enabled) {
   if (recipients.length > 0) {
     body.recipients = recipients;
   }
-  await callWebhooks(path, "PUT", body, { "If-Match": etag });
+  await requestApi(path, "PUT", body, { "If-Match": etag });
   return enabled ? "The webhook is enabled." : "The webhook is disabled.";
 }
 
@@ -125,14 +106,14 @@ async function rotateSecret(path) {
     return "";
   }
   const overlapSeconds = Number(dialog.querySelector("select").value);
-  const { answer } = await callWebhooks(`${path}/rotate`, "POST", { overlapSeconds });
+  const { answer } = await requestApi(`${path}/rotate`, "POST", { overlapSeconds });
   showSecret(answer.secret);
   return "";
 }
 
 async function deleteWebhook(path) {
   if (await confirmWebhook(document.getElementById("delete-webhook"))) {
-    await callWebhooks(path, "DELETE");
+    await requestApi(path, "DELETE");
     location.replace("/webhooks");
     return "The webhook is deleted.";
   }
@@ -141,7 +122,7 @@ async function deleteWebhook(path) {
 
 // A test or a replay.
 async function sendAgain(path) {
-  const { answer } = await callWebhooks(path, "POST");
+  const { answer } = await requestApi(path, "POST");
   if (answer.replayed === undefined) {
     return answer.error || `Delivery ${answer.id}: ${answer.state.toLowerCase()}.`;
   }
@@ -189,11 +170,5 @@ if (webhookActions) {
   });
 }
 webhookMade.querySelector("[data-copy]").addEventListener("click", async (event) => {
-  const secret = webhookMade.querySelector("[data-secret]");
-  try {
-    await navigator.clipboard.writeText(secret.textContent);
-    event.target.textContent = "Copied";
-  } catch {
-    getSelection().selectAllChildren(secret); // the browser permits no access to the clipboard
-  }
+  await copyText(webhookMade.querySelector("[data-secret]"), event.target);
 });
