@@ -1,11 +1,13 @@
 """Live pages: the mark that says so, a pause, and rows that stay under the pointer."""
 
+import asyncio
 from typing import Final
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from fairlead_common.db import open_pool
+from fairlead_common.domain.records import configuration
 from fairlead_common.log.memory_log import MemoryCore
 from fairlead_submit.store import schema
 from tests.e2e.pages.browser import address, browser_page
@@ -134,3 +136,48 @@ async def test_a_page_whose_session_has_ended_says_so(
             await expect(mark(page)).to_have_text("Signed out")
             await page.get_by_role("link", name="Sign in again").click()
             await expect(page.get_by_label("API token")).to_be_visible()
+
+
+async def test_a_page_says_that_what_it_shows_was_deleted(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    """A queue disappears with its configuration; a page of it is open."""
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        browser_page(browser, expected="htmx:sse:error") as page,
+    ):
+        queue = configuration.Queue(name="gone")
+        await harness.append([configuration.record(queue)])
+        await page.goto(address(harness, "/queues/gone"))
+        await expect(mark(page)).to_have_text("Live")
+        deleted = configuration.Queue(name="gone", version=2, deleted=True)
+        await harness.append([configuration.record(deleted)])
+        await expect(mark(page)).to_have_text("Gone")
+        await expect(page.get_by_text("What this page shows was deleted")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Queue gone")).to_be_visible()
+        await expect(page.get_by_text("reconnecting")).to_be_hidden()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_page_whose_stream_cannot_begin_says_so_and_tries_again(
+    fresh_database: str, valkey_url: str, browser: Browser, status: int
+) -> None:
+    """For example as the server is restarted, or the user has too many open pages."""
+    is_available = asyncio.Event()
+
+    async def refuse(route: Route) -> None:
+        if is_available.is_set():
+            await route.continue_()
+        else:
+            await route.fulfill(status=status, json={"detail": "Try again."})
+
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await page.route("**/live/**", refuse)
+        await submit(harness, "a")
+        await page.goto(address(harness, "/jobs"))
+        await expect(mark(page)).to_have_text("Reconnecting")
+        await expect(page.get_by_text("The numbers can be out of date.")).to_be_visible()
+        is_available.set()
+        await expect(mark(page)).to_have_text("Live")
+        await submit(harness, "b")
+        await expect(page.locator("tbody tr")).to_have_count(2)

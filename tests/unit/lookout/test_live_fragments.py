@@ -127,6 +127,23 @@ async def test_a_fragment_stays_as_it_was_while_the_database_is_away() -> None:
         await tab.aclose()
 
 
+async def test_a_stream_ends_when_what_it_shows_was_deleted() -> None:
+    answers: list[bytes | Problem] = [b"one", Problem("not-found", "It does not exist.")]
+
+    async def render() -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Problem):
+            raise answer
+        return answer
+
+    async with fragments() as (live, progress):
+        tab = live.follow(SharedFragment("page", render))
+        assert await anext(tab) == b"one"
+        progress.advance({1: 1})
+        assert [text async for text in tab] == []
+        assert len(live) == 0
+
+
 async def test_many_fragments_of_one_caller_do_not_delay_that_of_another() -> None:
     renders = Renders()
 

@@ -30,6 +30,7 @@ PAUSE_S_MAX: Final = 1.0
 LINGER_S: Final = 5.0
 """How long a fragment is rendered for a follower that is about to connect. It ends with the last
 one: who opens one page after the other leaves no work behind."""
+_GONE: Final = "not-found"
 _logger: Final = logging.getLogger("fairlead.lookout.live")
 
 
@@ -106,7 +107,11 @@ class LiveFragments:
             self._leave(entry, caller)
 
     async def follow(self, shared: SharedFragment) -> AsyncGenerator[bytes, None]:
-        """The text, each time it has changed; b"" after some seconds without a change."""
+        """The text, each time it has changed; b"" after some seconds without a change.
+
+        It ends when what the fragment shows does not exist any more: who follows it requests it
+        again, and gets that answer.
+        """
         entry = self._entry(shared)
         entry.wanted_until_s = 0.0
         caller = CALLER.get()
@@ -114,7 +119,12 @@ class LiveFragments:
         try:
             version = 0
             while True:
-                is_new = await self._wait_for_version(entry, version, RENDER_S_MAX)
+                try:
+                    is_new = await self._wait_for_version(entry, version, RENDER_S_MAX)
+                except Problem as problem:
+                    if problem.slug == _GONE:
+                        return
+                    raise
                 version = entry.version
                 yield entry.text if is_new else b""
         finally:
@@ -181,10 +191,12 @@ class LiveFragments:
         await self._progress.wait_for_watch(watch, RENDER_S_MAX)
 
     async def _render(self, entry: _Entry) -> None:
-        """Render it once. Raises a `Problem` or `WorldError` only if there is no text yet."""
+        """Render it once. Raises a `Problem` or `WorldError` if there is no text yet, or if there
+        is nothing to show any more.
+        """
         try:
             entry.publish(await entry.shared.render())
         except (Problem, WorldError) as error:
-            if not entry.version:
+            if not entry.version or (isinstance(error, Problem) and error.slug == _GONE):
                 raise
             _logger.debug("a live fragment was not updated: %s", error)

@@ -14,24 +14,39 @@ requestAnimationFrame(() =>
 
 const liveMark = document.getElementById("live-mark");
 const LIVE_PARTS = "[hx-sse\\:connect], [hx-trigger*='every']";
+const CONNECT_AGAIN_MS = 3000;
 let isPaused = false;
-let isConnected = true;
-let isSignedOut = false; // the session has ended
+let lost = ""; // or why there are no updates: a key of MODES
 let connection = null; // of the event stream
 let hasMissed = false; // an update, while paused
 
+const MODES = {
+  live: "Live",
+  paused: "Paused",
+  reconnecting: "Reconnecting",
+  "signed-out": "Signed out",
+  gone: "Gone",
+};
+// A page continues to request its updates, as each of these can end.
+const LOST_BY_STATUS = { 401: "signed-out", 403: "gone", 404: "gone" };
+
+function noteStatus(status) {
+  const isAnswer = status >= 200 && status < 400;
+  lost = isAnswer ? "" : (LOST_BY_STATUS[status] ?? "reconnecting");
+  showLiveMark();
+}
+
 function showLiveMark() {
-  const broken = isSignedOut ? "signed-out" : "reconnecting";
-  const mode = isPaused ? "paused" : isConnected ? "live" : broken;
-  const text = { live: "Live", paused: "Paused", reconnecting: "Reconnecting", "signed-out": "Signed out" }[mode];
+  const mode = isPaused ? "paused" : lost || "live";
   liveMark.dataset.mode = mode;
-  liveMark.querySelector("[data-text]").textContent = text;
+  liveMark.querySelector("[data-text]").textContent = MODES[mode];
   liveMark.title = isPaused ? "Continue updates (p)" : "Pause updates (p)";
   liveMark.setAttribute("aria-pressed", String(isPaused));
   liveMark.hidden = document.querySelector(LIVE_PARTS) === null;
-  document.documentElement.toggleAttribute("data-disconnected", !isConnected && !isPaused);
-  document.querySelector("[data-lost]").hidden = isSignedOut;
-  document.querySelector("[data-signed-out]").hidden = !isSignedOut;
+  document.documentElement.toggleAttribute("data-disconnected", lost !== "" && !isPaused);
+  for (const text of document.querySelectorAll("[data-lost]")) {
+    text.hidden = text.dataset.lost !== lost;
+  }
 }
 
 function togglePause() {
@@ -49,28 +64,28 @@ function togglePause() {
 liveMark.addEventListener("click", togglePause);
 document.addEventListener("htmx:sse:after:connection", ({ detail }) => {
   connection = detail.connection;
-  isConnected = true;
-  isSignedOut = false;
-  showLiveMark();
+  noteStatus(200);
 });
-document.addEventListener("htmx:sse:error", ({ detail }) => {
-  isConnected = false;
-  isSignedOut = detail.status === 401;
-  showLiveMark();
-});
+document.addEventListener("htmx:sse:error", ({ detail }) => noteStatus(detail.status ?? 0));
 document.addEventListener("htmx:sse:before:message", (event) => {
   if (isPaused) {
     hasMissed = true;
     event.preventDefault();
   }
 });
+// A stream that has never begun, which the extension does not try again.
+document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
+  const part = ctx.sourceElement;
+  const address = part.getAttribute("hx-sse:connect");
+  if (address && connection === null) {
+    noteStatus(ctx.response?.status ?? 0);
+    setTimeout(() => htmx.ajax("GET", address, { source: part }), CONNECT_AGAIN_MS);
+  }
+});
 // A part that is read every 2 s; an error is not put in its place (`noSwap`).
 document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
   if (ctx.sourceElement.matches("[hx-trigger*='every']") && connection === null) {
-    const status = ctx.response?.status ?? 0;
-    isConnected = status >= 200 && status < 400;
-    isSignedOut = status === 401;
-    showLiveMark();
+    noteStatus(ctx.response?.status ?? 0);
   }
 });
 document.addEventListener("htmx:before:request", (event) => {
