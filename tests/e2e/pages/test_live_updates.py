@@ -181,3 +181,25 @@ async def test_a_page_whose_stream_cannot_begin_says_so_and_tries_again(
         await expect(mark(page)).to_have_text("Live")
         await submit(harness, "b")
         await expect(page.locator("tbody tr")).to_have_count(2)
+
+
+async def test_a_page_that_hears_nothing_connects_again(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    """A server that hangs ends no connection; here the page's clock goes forward instead."""
+    held: list[Route] = []
+
+    async def hold(route: Route) -> None:
+        held.append(route)
+
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await page.clock.install()
+        await open_live_page(harness, page)
+        await page.route("**/live/**", hold)
+        await page.clock.fast_forward(60_000)
+        await expect(mark(page)).to_have_text("Reconnecting")
+        async with page.expect_response("**/live/jobs"):
+            await page.unroute("**/live/**", hold)
+            for route in held:
+                await route.continue_()
+        await expect(mark(page)).to_have_text("Live")

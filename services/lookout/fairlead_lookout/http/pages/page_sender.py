@@ -38,6 +38,10 @@ from fairlead_lookout.store.queries.list_filters import invalid_parameter
 LIVE_S_MAX: Final = 900.0
 """A stream ends after this; the browser opens a new one, which is authenticated again."""
 
+ALIVE: Final = b"event: alive\n\n"
+"""Sent where nothing has changed for `RENDER_S_MAX`. A page that hears nothing for longer connects
+again: a connection that was lost without an end looks like one without news."""
+
 Values = dict[str, Any]
 """The values of a template. `Any`: of any type that the template knows."""
 Text = Annotated[str | None, Query(max_length=300)]
@@ -170,7 +174,7 @@ class PageSender:
             ends_s = clock.monotonic_s() + LIVE_S_MAX
             async with contextlib.aclosing(self.deps.live.follow(shared)) as changes:
                 async for some in changes:
-                    yield some or b": keep-alive\n\n"
+                    yield some or ALIVE
                     if clock.monotonic_s() > ends_s:
                         return
 

@@ -15,9 +15,12 @@ requestAnimationFrame(() =>
 const liveMark = document.getElementById("live-mark");
 const LIVE_PARTS = "[hx-sse\\:connect], [hx-trigger*='every']";
 const CONNECT_AGAIN_MS = 3000;
+const SILENCE_MS_MAX = 40_000; // the server sends something every 15 s
+const LISTEN_MS = 5000;
 let isPaused = false;
 let lost = ""; // or why there are no updates: a key of MODES
 let connection = null; // of the event stream
+let heardAt = 0; // when it last sent something
 let hasMissed = false; // an update, while paused
 
 const MODES = {
@@ -64,15 +67,25 @@ function togglePause() {
 liveMark.addEventListener("click", togglePause);
 document.addEventListener("htmx:sse:after:connection", ({ detail }) => {
   connection = detail.connection;
+  heardAt = Date.now();
   noteStatus(200);
 });
 document.addEventListener("htmx:sse:error", ({ detail }) => noteStatus(detail.status ?? 0));
 document.addEventListener("htmx:sse:before:message", (event) => {
-  if (isPaused) {
+  heardAt = Date.now();
+  const isUpdate = !event.detail.message.event; // or the server says only that it is there
+  if (isPaused && isUpdate) {
     hasMissed = true;
     event.preventDefault();
   }
 });
+// A server that hangs, and a network that is gone, end no connection.
+setInterval(() => {
+  if (connection?.reader && !document.hidden && Date.now() - heardAt > SILENCE_MS_MAX) {
+    noteStatus(0);
+    connection.reader.cancel(); // it connects again
+  }
+}, LISTEN_MS);
 // A stream that has never begun, which the extension does not try again.
 document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
   const part = ctx.sourceElement;
