@@ -144,6 +144,32 @@ async def test_selected_jobs_are_submitted_again_into_a_job_set(
         await expect(page.locator("[data-jobs]")).to_have_text("2")
 
 
+async def test_an_action_on_a_filter_that_matches_more_by_then_is_confirmed_again(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
+) -> None:
+    await submit_held(api, "page-grows", 2)
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "jobSet=page-grows&state=QUEUED")
+        await page.get_by_label("all that match").check()
+        await page.get_by_role("button", name="Cancel…").click()
+        await expect(page.get_by_role("heading", name="Cancel 2 jobs?")).to_be_visible()
+        await api.post(
+            "/jobs",
+            json={
+                "queue": "default",
+                "jobSet": "page-grows",
+                "jobs": [{"clientId": "late", "command": ["true"], "hold": True}],
+            },
+        )
+        await expect(page.locator("tr", has_text="late")).to_have_count(1)
+        await page.get_by_role("button", name="Cancel 2 jobs").click()
+        await expect(page.get_by_role("heading", name="Cancel 3 jobs?")).to_be_visible()
+        await expect(page.get_by_role("dialog")).to_contain_text("1 job more since you were asked.")
+        assert {job["state"] for job in await list_jobs(api, "page-grows")} == {"QUEUED"}
+        await page.get_by_role("button", name="Back").click()
+        assert {job["state"] for job in await list_jobs(api, "page-grows")} == {"QUEUED"}
+
+
 async def test_a_double_click_resubmits_jobs_once(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:

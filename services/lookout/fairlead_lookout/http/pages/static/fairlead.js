@@ -175,15 +175,34 @@ function setUpActions(form) {
     return dialog.returnValue === "confirm";
   }
 
+  // How many jobs the user has confirmed; null for none. More can match the filter by then, and an
+  // action on more of them than its dialog named is confirmed once more.
+  async function askFor(kind, bodies) {
+    const detail = describe(kind, bodies);
+    let concerned = await count(kind, bodies);
+    let news = "";
+    for (;;) {
+      if (concerned === 0) {
+        report(one ? ACTIONS[kind].nothing : ACTIONS[kind].none, false);
+        return null;
+      }
+      if (!(await confirm(kind, concerned ?? "all matching", news + detail))) {
+        return null;
+      }
+      const present = matching() && form.dataset.filter ? await count(kind, bodies) : concerned;
+      if (!(present > concerned)) {
+        return concerned;
+      }
+      news = `${jobs(present - concerned)} more since you were asked. `;
+      concerned = present;
+    }
+  }
+
   async function act(kind) {
     // The list is live: what was selected when the dialog opened is what the user confirms.
     const bodies = await findTargets(kind);
-    const concerned = await count(kind, bodies);
-    if (concerned === 0) {
-      report(one ? ACTIONS[kind].nothing : ACTIONS[kind].none, false);
-      return;
-    }
-    if (!(await confirm(kind, concerned ?? "all matching", describe(kind, bodies)))) {
+    const concerned = await askFor(kind, bodies);
+    if (concerned === null) {
       return;
     }
     const values = {};
