@@ -215,6 +215,24 @@ async def test_a_missing_object_has_an_error_page(
         assert "'unsafe" not in answer.headers["content-security-policy"]
 
 
+async def test_an_address_that_is_not_valid_leads_to_the_page_without_filters(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        browser_page(browser) as page,
+    ):
+        await page.goto(address(harness, "/jobs?state=TIRED&q=x"))
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Invalid address")
+        await expect(page.locator("main")).to_contain_text("state: 'TIRED' is not a job state.")
+        await page.get_by_role("link", name="Open this page without filters").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+        assert page.url == address(harness, "/jobs")
+        await page.goto(address(harness, "/nothing"))
+        await expect(page.locator("main")).to_contain_text("/nothing does not exist.")
+        await expect(page.locator("main")).not_to_contain_text("openapi")
+
+
 async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:

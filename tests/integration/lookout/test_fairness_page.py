@@ -1,5 +1,6 @@
 """The page of fairness: which queues it shows, in what order, and what it says of the others."""
 
+import html
 import re
 from typing import Final
 
@@ -77,3 +78,19 @@ async def test_queues_farthest_from_their_fair_share_are_first_and_the_others_fo
         one = await harness.client.get("/fairness?pool=default&period=1h&q=other")
         assert list_queues(one) == ["other"]
         assert "Queue 1 of 1" in one.text
+
+
+async def test_a_pool_or_a_period_that_does_not_exist_is_refused(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """The page of another pool would be taken for that of this one."""
+    async with running(fresh_database, valkey_url) as harness:
+        await fill(harness)
+        for query, status, text in (
+            ("pool=nothing", 404, "Pool 'nothing' does not exist"),
+            ("period=9d", 422, "'9d' is not a period. Use 1h, 6h, 24h, 7d, 30d."),
+        ):
+            for path in ("/fairness", "/export/fairness"):
+                answer = await harness.client.get(f"{path}?{query}")
+                assert answer.status_code == status
+                assert text in html.unescape(answer.text)

@@ -97,7 +97,7 @@ def test_no_text_of_a_user_changes_the_direction_of_a_page_or_is_invisible() -> 
     text = "\x1b[31mred\x07 \u202eevil\u2066 \x9b31m\x00\u200f\ttab\r\n"
     values = dict.fromkeys(("command", "home", "asks", "signed_in"), False)
     page = rendering.load_templates().render(
-        "message.html", title="t", text=text, section="", who="", **values
+        "message.html", title="t", text=text, section="", who="", plain_path=None, **values
     )
     assert "\ufffd[31mred\ufffd \ufffdevil\ufffd \ufffd31m\ufffd\u200f\ttab\r\n" in page
     assert not set(page) & set("\x1b\x07\u202e\u2066\x9b\x00")

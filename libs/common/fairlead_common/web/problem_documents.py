@@ -18,8 +18,10 @@ from fairlead_common.web import openapi
 
 _BY_STATUS: Final = {kind.status: slug for slug, kind in TYPES.items()}
 FIELD_ERRORS_MAX: Final = 100
+CALLS_HINT: Final = " /openapi.json lists all calls."
+"""The end of the detail of a path that does not exist: for programs, not on pages."""
 _DETAILS: Final = {
-    404: "{path} does not exist. /openapi.json lists all calls.",
+    404: f"{{path}} does not exist.{CALLS_HINT}",
     405: "{path} does not support {method}; the header Allow lists the methods that it supports.",
 }
 """Details for two errors of the framework."""

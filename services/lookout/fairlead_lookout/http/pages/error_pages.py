@@ -30,6 +30,7 @@ _TITLES: Final = {
     401: "Sign in",
     403: "Access denied",
     404: "Not found",
+    422: "Invalid address",
     503: "Temporarily unavailable",
 }
 
@@ -46,7 +47,8 @@ def build_error_page(
             plain = problem_documents.build_response(request, error)
             status = plain.status_code
             title = _TITLES.get(status, "The request failed")
-            text = " ".join([error.detail, *map(_describe_field, error.field_errors)])
+            detail = error.detail.removesuffix(problem_documents.CALLS_HINT)
+            text = " ".join([detail, *map(_describe_field, error.field_errors)])
             headers |= {
                 name: plain.headers[name] for name in _PROBLEM_HEADERS if name in plain.headers
             }
@@ -66,6 +68,7 @@ def build_error_page(
             text=text,
             command=command,
             home=status == 404,
+            plain_path=request.url.path if status in (400, 422) and request.url.query else None,
             asks=status == 401,
             providers=[_link_provider(issuer, target) for issuer in issuers if issuer.client_id],
             target=target,

@@ -14,6 +14,7 @@ from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.lookups.fairness_lookup import MINUTES_SPAN_MS
+from fairlead_lookout.http.lookups.report_lookup import require_pool
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
@@ -29,6 +30,7 @@ from fairlead_lookout.store.queries.fairness_history import (
     read_pool_totals,
     read_pool_usage,
 )
+from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 PATH: Final = "/fairness"
 QUEUES_PER_PAGE: Final = 12
@@ -100,15 +102,22 @@ async def _fairness(
     sort: Text = None,
     offset: Offset = 0,
 ) -> Fragment:
-    """The queues of a pool whose names contain `q`, over a period, from the one at `offset`."""
-    hours = period if period in PERIODS else "24h"
+    """The queues of a pool whose names contain `q`, over a period, from the one at `offset`.
+
+    Raises a 404 or 422 `Problem` if the pool or the period does not exist.
+    """
+    hours = period or "24h"
+    if hours not in PERIODS:
+        raise invalid_parameter("period", f"{hours!r} is not a period. Use {', '.join(PERIODS)}.")
+    if pool:
+        require_pool(deps, pool)
     query = {"pool": pool or None, "q": q or None, "period": period or None}
     order = parse_order(sort, COLUMNS, DEFAULT_ORDER, PATH, query)
     query[SORT] = order.parameter
 
     async def read(visible_queues: QueueScope) -> Values:
-        pools = sorted(deps.reports.list_pools())
         chosen = _choose_pool(deps, pool)
+        pools = sorted({*deps.reports.list_pools(), chosen} - {""})
         names = _find_queues(deps, chosen, q or "", visible_queues)
         span = _make_period(hours)
         rows = await _read_rows(deps, chosen, names[:QUEUES_MAX], span, order)
@@ -162,9 +171,8 @@ async def _fairness(
 
 
 def _choose_pool(deps: Deps, pool: str | None) -> str:
-    """This pool if it has a report, else the first that has one, or ""."""
-    pools = deps.reports.list_pools()
-    return pool if pool in pools else min(pools, default="")
+    """This pool, or without one the first that has a report, or ""."""
+    return pool or min(deps.reports.list_pools(), default="")
 
 
 def _make_period(hours: str) -> Period:
