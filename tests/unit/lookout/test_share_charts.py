@@ -80,10 +80,17 @@ def test_a_trimmed_chart_begins_with_the_first_share_and_has_at_least_an_hour() 
         assert chart.times[0] == timestamps.rfc3339(begin_hour * HOUR_MS)
         assert chart.span == span
         assert read_line(chart.share)[0][0] == 0
-        assert (chart.is_cut, chart.is_long) == (True, False)
+        assert chart.is_cut
         assert chart.waiting_ticks == ["1 job", "0"]
         (whole,) = share_charts.draw_charts(found([point]))
         assert whole.times[0] == timestamps.rfc3339(0)
+
+
+def test_the_times_of_an_axis_have_what_distinguishes_them() -> None:
+    point = share_charts.SharePoint(0, share=0.1, fair_share=0.2, demand_share=0.3, queued=0)
+    for hours, tick in ((1, "clock"), (6, "clock"), (24, "minute"), (25, "minute"), (168, "day")):
+        chart = share_charts.draw_chart("a", [point], 0, hours * HOUR_MS, HOUR_MS)
+        assert chart.tick == tick
 
 
 def test_a_line_shows_each_step_to_the_pixel_and_has_gaps_where_nothing_is_known() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,10 @@ from fairlead_lookout.http.responses.fairness_responses import FairnessResponse
 WIDTH: Final = 1_000
 HEIGHT: Final = 220
 DAY_MS: Final = 24 * HOUR_MS
+Tick = Literal["clock", "minute", "day"]
+"""What is written of a time below an axis: the time of day, the date as well, or only the date."""
+CLOCK_MS_MAX: Final = 12 * HOUR_MS
+MINUTE_TICK_MS_MAX: Final = 4 * DAY_MS
 
 
 class SharePoint(msgspec.Struct, frozen=True):
@@ -30,8 +34,8 @@ class ShareChart(msgspec.Struct, frozen=True):
     """Lines in a box of `WIDTH` x `HEIGHT`; `top`: the share at its upper edge.
 
     `waiting`: the jobs that wait, in a box of their own. Ticks are the texts beside the axes: of
-    shares and jobs from the top down. `times`: the first one, the middle and the last, of more
-    than a day if `is_long`; `span`: the time between the first and the last, as text. `is_cut`:
+    shares and jobs from the top down. `times`: the first one, the middle and the last, and `tick`
+    what is written of them; `span`: the time between the first and the last, as text. `is_cut`:
     some demand is above the upper edge.
     """
 
@@ -46,7 +50,7 @@ class ShareChart(msgspec.Struct, frozen=True):
     waiting_ticks: list[str]
     times: list[str]
     span: str
-    is_long: bool
+    tick: Tick
     is_cut: bool
 
 
@@ -105,9 +109,16 @@ def draw_chart(
         waiting_ticks=[f"{waiting_top:,.0f} job{'s' if waiting_top > 1 else ''}", "0"],
         times=[timestamps.rfc3339(ms) for ms in (from_ms, (from_ms + to_ms) // 2, to_ms)],
         span=_describe_span(to_ms - from_ms),
-        is_long=to_ms - from_ms > DAY_MS,
+        tick=_choose_tick(to_ms - from_ms),
         is_cut=highest > top,
     )
+
+
+def _choose_tick(span_ms: int) -> Tick:
+    """What distinguishes the times of an axis."""
+    if span_ms <= CLOCK_MS_MAX:
+        return "clock"
+    return "minute" if span_ms <= MINUTE_TICK_MS_MAX else "day"
 
 
 def _describe_span(span_ms: int) -> str:

@@ -13,6 +13,7 @@ const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
 const FORMATS = {
   clock: CLOCK,
   seconds: { ...CLOCK, second: "2-digit" },
+  minute: { ...DATE, ...CLOCK },
   day: DATE,
   time: { ...DATE, ...CLOCK, second: "2-digit", timeZoneName: "short" },
 };
