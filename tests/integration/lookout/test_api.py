@@ -417,6 +417,12 @@ async def test_a_cluster_without_heartbeat_has_nodes_but_no_logs(
         assert "does not serve logs" in answer.json()["detail"]
         answer = await harness.get(f"/jobs/{job_id('b')}/logs")
         assert "has not run yet" in answer.json()["detail"]
+        after = await harness.append_events(events.JobCancelled(job_id=job_id("b"), reason="x"))
+        await harness.read("/jobsets/q/s", after)
+        answer = await harness.get(f"/jobs/{job_id('b')}/logs")
+        assert "never ran" in answer.json()["detail"]
+        page = await harness.client.get(f"/jobs/{job_id('b')}")
+        assert "This job never ran." in page.text
 
 
 NOT_FOR_VIEWERS = ("/api/v1/quarantine", "/api/v1/webhooks")

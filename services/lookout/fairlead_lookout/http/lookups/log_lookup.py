@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fairlead_common.domain.lifecycle import JOB_ENDED
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http import executor_logs
@@ -29,7 +30,8 @@ async def open_log(
         raise invalid_parameter("container", f"The job has no container {container!r}. {known}")
     wanted = [row for row in found.runs if run is None or row["number"] == run]
     if not wanted:
-        which = "has not run yet" if run is None else f"has no run {run}"
+        never = "never ran" if found.row["state"] in JOB_ENDED else "has not run yet"
+        which = never if run is None else f"has no run {run}"
         raise Problem("not-found", f"Job {job} {which}, so it has no log.")
     newest: Any = wanted[0]
     return await deps.logs.open(newest, found.row["id"], parameters)
