@@ -191,6 +191,7 @@ async def test_an_anonymous_page_explains_how_to_sign_in(
         await page.goto(address(harness, "/"))
         await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
         await expect(page.locator("pre")).to_have_text("fairlead token link")
+        await expect(page.get_by_role("button", name="Copy")).to_be_visible()
         cookie = auth.cookie_name(harness.client.base_url.netloc.decode())
         await page.context.add_cookies(
             [{"name": cookie, "value": session, "url": str(harness.client.base_url)}]

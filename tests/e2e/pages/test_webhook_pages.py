@@ -51,6 +51,7 @@ async def test_a_test_and_a_replay_are_sent_from_the_page(
         receiver, harness, page = setting
         await setting.open("/webhooks")
         await expect(page.get_by_text("You manage no webhook yet.")).to_be_visible()
+        await expect(page.locator(".empty").get_by_role("button", name="Copy")).to_be_visible()
         await harness.create(receiver.url)
         await harness.append_events(submitted("a"))
         await harness.wait_for_state("DELIVERED", 1)
@@ -115,12 +116,12 @@ async def test_a_webhook_is_disabled_enabled_rotated_and_deleted_on_its_page(
         await expect(page.get_by_text("You manage no webhook yet.")).to_be_visible()
         assert (await harness.get("/webhooks/hook")).status_code == 404
 
-        # An error of the part that is read every 2 s does not replace what is shown.
+        # A page of what was deleted says so, and still shows its last state.
         await harness.create(receiver.url, "other")
         await setting.open("/webhooks/other")
         await expect(page.locator("#live-mark")).to_have_text("Live")
         assert (await harness.client.delete("/api/v1/webhooks/other")).is_success
-        await expect(page.locator("#live-mark")).to_have_text("Reconnecting")
+        await expect(page.locator("#live-mark")).to_have_text("Gone")
         await expect(page.locator("#live")).to_contain_text("No deliveries.")
 
 
