@@ -103,6 +103,8 @@ async def test_every_page_fits_a_phone(
             if width > PHONE["width"] or outside:
                 wrong[path] = width, outside
         assert wrong == {}
+        await page.goto(address(harness, "/queues/q"))
+        await expect(page.get_by_text("It is at its limit.")).to_be_visible()
 
 
 async def test_every_page_is_reached_on_a_phone(
