@@ -22,6 +22,7 @@ from tests.integration.middleware.test_sessions import make_token
 from tests.integration.middleware.web_app import WebApp, anonymous, serve_web_app
 from tests.unit.common.issuer import CLIENT, Provider, provider
 
+HTML_TYPE = "text/html"
 HTML = {"Accept": "text/html,*/*"}
 ROLES = (
     RoleBinding(role=Role.VIEWER, subjects=("group:staff",)),
@@ -275,3 +276,22 @@ async def test_in_a_real_browser(app: WebApp, known: Provider, chromium: str) ->
         await page.get_by_label("API token").fill(token["token"])
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_text(token["name"], exact=True)).to_be_visible()
+
+
+async def test_a_link_of_another_site_signs_in_after_a_confirmation(
+    app: WebApp, chromium: str
+) -> None:
+    """As in web mail: a strict cookie is not sent by what another site has opened."""
+    token = await make_token(app, "viewer", queues=[app.queue])
+    headers = {"Authorization": f"Bearer {token['token']}"}
+    made = await app.client.post("/api/v1/sign-in-links", headers=headers)
+    link = f"http://127.0.0.1:{app.port}{made.json()['path']}"
+    async with start_browser(chromium) as browser, browser_page(browser) as page:
+        await page.route(
+            "http://mail.example/",
+            lambda route: route.fulfill(body=f'<a href="{link}">link</a>', content_type=HTML_TYPE),
+        )
+        await page.goto("http://mail.example/")
+        await page.get_by_role("link").click()
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator(".who")).to_have_text(token["name"])

@@ -77,6 +77,29 @@ async def test_a_link_signs_in_once(database: str) -> None:
             assert "set-cookie" not in answer.headers
 
 
+async def test_a_link_on_a_page_of_another_site_asks_before_it_signs_in(database: str) -> None:
+    async with served(database) as submit:
+        code = await token_store.make_person_link(submit.pool, ANN)
+        submit.client.headers.pop("Authorization")
+        for site in ("cross-site", "same-site"):
+            abroad = {"Sec-Fetch-Site": site}
+            page = await submit.client.get(f"/sign-in?code={code}", headers=abroad)
+            assert page.status_code == 200
+            assert "set-cookie" not in page.headers
+            assert f'value="{code}"' in page.text
+            sent = await submit.client.post("/sign-in", data={"code": code}, headers=abroad)
+            assert sent.status_code == 403
+        evil = await submit.client.get("/sign-in", params={"code": '"><b>'}, headers=abroad)
+        assert "<b>" not in evil.text
+        own = {"Sec-Fetch-Site": "same-origin"}
+        answer = await submit.client.post("/sign-in", data={"code": code}, headers=own)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert (await submit.client.get("/api/v1/queues")).status_code == 200
+        submit.client.cookies.clear()
+        spent = await submit.client.post("/sign-in", data={"code": code}, headers=own)
+        assert spent.status_code == 401
+
+
 async def test_links_and_tokens_expire(database: str) -> None:
     async with served(database) as submit:
         code = await token_store.make_person_link(submit.pool, ANN, ttl_s=-1)

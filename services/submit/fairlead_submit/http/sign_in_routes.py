@@ -29,6 +29,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX: Final = 8_192
 FIELDS_MAX: Final = 8
 DAY_S: Final = 86_400
+CODE_LENGTH_MAX: Final = 200
 _AGAIN: Final = "Open the page that you want to see again."
 _FORM_BODY: Final = {
     "requestBody": {
@@ -37,9 +38,12 @@ _FORM_BODY: Final = {
             FORM: {
                 "schema": {
                     "type": "object",
-                    "required": ["token"],
                     "properties": {
                         "token": {"type": "string", "description": "An API token."},
+                        "code": {
+                            "type": "string",
+                            "description": "The code of a link, instead of a token.",
+                        },
                         "next": {
                             "type": "string",
                             "description": "The path to open after the sign-in.",
@@ -73,7 +77,7 @@ def _add_token_route(
 
     @router.post(
         oidc_sign_in.PATH,
-        summary="Sign a browser in with an API token, from Fairlead's own page",
+        summary="Sign a browser in with an API token or a link's code, from Fairlead's own page",
         status_code=303,
         responses={
             303: {"description": "Signed in."},
@@ -85,6 +89,9 @@ def _add_token_route(
         if request_origin.is_same_origin(dict(request.scope["headers"])) is not True:
             raise Problem("forbidden", "Browsers sign in from Fairlead's own pages only.")
         form = _read_form(await body.read_body(request, FORM_BYTES_MAX, (FORM,)))
+        if "code" in form:
+            session_s = settings.sign_in_days * DAY_S
+            return await sign_in_by_code(request, pool, form["code"], session_s)
         token = form.get("token", "").strip()
         try:
             caller = await authenticator.find({b"authorization": f"Bearer {token}".encode()})
@@ -206,6 +213,35 @@ def _add_callback_route(
             oidc_sign_in.COOKIE, path=oidc_sign_in.PATH, httponly=True, samesite="lax"
         )
         return response
+
+
+async def sign_in_by_code(request: Request, pool: db.Pool, code: str, session_s: int) -> Response:
+    """Use up the code of a link and give the browser its session. Raises a 401 `Problem`."""
+    signed_in = None
+    with db.translate_errors():
+        if 0 < len(code) <= CODE_LENGTH_MAX:
+            signed_in = await token_store.redeem_link(pool, code, session_s)
+    if signed_in is None:
+        raise _unauthenticated(
+            "This link was used already, or has expired. `fairlead token link` prints a new one."
+        )
+    response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
+    set_session(response, request, signed_in.token, session_s)
+    return response
+
+
+def ask_to_sign_in(code: str) -> Response:
+    """A page that signs in by the code when the user confirms it."""
+    return HTMLResponse(
+        _page(
+            "<h1>Sign in to Fairlead?</h1><p>A page of another site has opened this link. Continue"
+            " if you requested it; otherwise close this page.</p>"
+            f'<form method="post" action="{oidc_sign_in.PATH}">'
+            f'<input type="hidden" name="code" value="{html.escape(code)}">'
+            "<button>Sign in</button></form>"
+        ),
+        headers=_NO_STORE,
+    )
 
 
 def set_session(response: Response, request: Request, session: str, seconds: int) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse
 from msgspec import Meta
 
 from fairlead_common import db
@@ -24,7 +25,7 @@ from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth, request_body
-from fairlead_common.web.auth import Authenticator, Caller
+from fairlead_common.web.auth import Authenticator, Caller, request_origin
 from fairlead_common.web.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import (
@@ -42,7 +43,6 @@ YEAR_S: Final = 366 * DAY_S
 DEFAULT_TTL_S: Final = 90 * DAY_S
 """The default validity of a token."""
 
-CODE_LENGTH_MAX: Final = 200
 NUMBER_MAX: Final = 2**63 - 1
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 _audit: Final = logging.getLogger("fairlead.audit")
@@ -218,24 +218,21 @@ def session_routes(
         "/sign-in",
         summary="Sign a browser in by a link's code, once",
         status_code=303,
-        responses={303: {"description": "Signed in."}, **openapi_schemas.describe_problems(401)},
+        response_class=HTMLResponse,
+        responses={
+            200: {"description": "A page of another site has this link: a page that asks first."},
+            303: {"description": "Signed in."},
+            **openapi_schemas.describe_problems(401),
+        },
     )
     async def sign_in(
         request: Request, code: Annotated[str, Query(max_length=1_000)] = ""
     ) -> Response:
-        signed_in = None
-        with db.translate_errors():
-            if 0 < len(code) <= CODE_LENGTH_MAX:
-                signed_in = await token_store.redeem_link(pool, code, session_s)
-        if signed_in is None:
-            raise Problem(
-                "unauthenticated",
-                "This link was used already, or has expired. `fairlead token link` prints a new"
-                " one.",
-            )
-        response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
-        sign_in_routes.set_session(response, request, signed_in.token, session_s)
-        return response
+        # Another site could sign the browser in as somebody else; and a redirect would still count
+        # as that site's, and would not carry the strict cookie.
+        if request_origin.is_opened_by_another_site(dict(request.scope["headers"])):
+            return sign_in_routes.ask_to_sign_in(code)
+        return await sign_in_routes.sign_in_by_code(request, pool, code, session_s)
 
     @router.post(
         "/sign-out",

@@ -21,3 +21,8 @@ def is_same_origin(headers: Mapping[bytes, bytes]) -> bool | None:
     if origin is None:
         return None
     return origin.partition(b"://")[2] == headers.get(b"host")
+
+
+def is_opened_by_another_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a link on a page of another site opened this one, as far as the browser says."""
+    return headers.get(b"sec-fetch-site", b"none") not in (b"same-origin", b"none")
