@@ -16,7 +16,8 @@ from tests.unit.lookout.builders import job_id, submitted
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-LONG_NAME: Final = "a-job-set-with-a-very-long-name-" * 7
+LONG_NAME: Final = "averylongnameofajobset" * 10
+"""No browser breaks it by itself."""
 PHONE: Final = {"width": 390, "height": 844}
 TEXTS: Final = {
     "/": LONG_NAME,
@@ -26,6 +27,7 @@ TEXTS: Final = {
     "/jobs?groupBy=queue,state": "Jobs",
     f"/jobs/{job_id('a')}": "Running",
     f"/jobs/{job_id('b')}": "Queued",
+    f"/jobs/{job_id('long', LONG_NAME)}": LONG_NAME,
     f"/jobs/{job_id('a')}/log": "first line",
     "/queues": "research",
     "/queues/q": "It is at its limit.",
@@ -105,6 +107,27 @@ async def test_every_page_fits_a_phone(
         assert wrong == {}
         await page.goto(address(harness, "/queues/q"))
         await expect(page.get_by_text("It is at its limit.")).to_be_visible()
+
+
+async def test_tables_with_long_names_fit_a_window(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    """One long name must not push the columns of all other rows out of sight."""
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await fill(harness)
+        after = await harness.append_events(submitted("long", LONG_NAME), job_set=LONG_NAME)
+        await harness.read("/jobs", after)
+        wrong: dict[str, object] = {}
+        for path in ("/", "/jobs", "/jobs?groupBy=jobSet", f"/jobsets/q/{LONG_NAME}"):
+            await page.goto(address(harness, path))
+            await expect(page.locator("main")).to_contain_text(LONG_NAME)
+            beyond = await page.evaluate(
+                "Math.max(...[...document.querySelectorAll('.sheet')]"
+                ".map((sheet) => sheet.scrollWidth - sheet.clientWidth))"
+            )
+            if beyond:
+                wrong[path] = beyond
+        assert wrong == {}
 
 
 async def test_every_page_is_reached_on_a_phone(
