@@ -45,7 +45,7 @@ async def test_the_mark_says_when_the_server_is_away_and_back(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     core = MemoryCore()
-    async with browser_page(browser, expected="htmx:sse:error") as page:
+    async with browser_page(browser, expected="htmx:") as page:
         async with running(fresh_database, valkey_url, core) as harness:
             await page.goto(address(harness, "/tokens"))
             await expect(mark(page)).to_be_hidden()
@@ -126,7 +126,7 @@ async def test_a_page_whose_session_has_ended_says_so(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     core = MemoryCore()
-    async with browser_page(browser, expected="htmx:sse:error") as page:
+    async with browser_page(browser, expected="htmx:") as page:
         async with running(fresh_database, valkey_url, core) as harness:
             port = await open_live_page(harness, page)
         pool = await open_pool(fresh_database)
@@ -144,7 +144,7 @@ async def test_a_page_says_that_what_it_shows_was_deleted(
     """A queue disappears with its configuration; a page of it is open."""
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(browser, expected="htmx:sse:error") as page,
+        browser_page(browser, expected="htmx:") as page,
     ):
         queue = configuration.Queue(name="gone")
         await harness.append([configuration.record(queue)])
@@ -158,9 +158,11 @@ async def test_a_page_says_that_what_it_shows_was_deleted(
         await expect(page.get_by_text("reconnecting")).to_be_hidden()
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("part", "status"), [("**/live/**", 429), ("**/live/**", 503), ("**/htmx.js*", 503)]
+)
 async def test_a_page_whose_stream_cannot_begin_says_so_and_tries_again(
-    fresh_database: str, valkey_url: str, browser: Browser, status: int
+    fresh_database: str, valkey_url: str, browser: Browser, part: str, status: int
 ) -> None:
     """For example as the server is restarted, or the user has too many open pages."""
     is_available = asyncio.Event()
@@ -172,7 +174,7 @@ async def test_a_page_whose_stream_cannot_begin_says_so_and_tries_again(
             await route.fulfill(status=status, json={"detail": "Try again."})
 
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
-        await page.route("**/live/**", refuse)
+        await page.route(part, refuse)
         await submit(harness, "a")
         await page.goto(address(harness, "/jobs"))
         await expect(mark(page)).to_have_text("Reconnecting")

@@ -4,13 +4,17 @@
 // htmx, which connects the page to its stream, begins when the page has been painted: the user does
 // not wait for its script, nor for the server's second answer.
 const { htmx: htmxAddress } = document.currentScript.dataset;
-requestAnimationFrame(() =>
-  setTimeout(() => {
-    const script = document.createElement("script");
-    script.src = htmxAddress;
-    document.body.append(script);
-  }),
-);
+requestAnimationFrame(() => setTimeout(loadHtmx));
+
+function loadHtmx() {
+  const script = document.createElement("script");
+  script.src = htmxAddress;
+  script.addEventListener("error", () => {
+    noteStatus(0);
+    setTimeout(loadHtmx, CONNECT_AGAIN_MS);
+  });
+  document.body.append(script);
+}
 
 const liveMark = document.getElementById("live-mark");
 const LIVE_PARTS = "[hx-sse\\:connect], [hx-trigger*='every']";
