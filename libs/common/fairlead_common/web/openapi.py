@@ -5,6 +5,7 @@ Here every schema with a name moves to `components`, and every call gets the pro
 middleware can answer; the description that a route gives for a status stays.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -108,6 +109,7 @@ def install(app: FastAPI, open_paths: Sequence[str], open_below: tuple[str, ...]
 
     def document() -> Json:
         if not made:
+            name_operations(app.routes)
             made.append(complete(framework(), frozenset(open_paths), open_below))
         return made[0]
 
@@ -172,12 +174,19 @@ def schema(kind: Any, required: Mapping[type, Sequence[str]] | None = None) -> J
     names as titles. `required`: fields that are required although their types have defaults.
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    made, parts = msgspec.json.schema_components(kinds, ref_template="{name}")
+    made, parts = _make_components(kinds)
     for type_, fields in (required or {}).items():
-        if type_.__name__ in parts:
-            parts[type_.__name__]["required"] = list(fields)
+        if part := parts.get(type_.__name__):
+            parts = {**parts, type_.__name__: {**part, "required": list(fields)}}
     whole: Json = _written_out(made[0] if len(made) == 1 else {"anyOf": list(made)}, parts)
     return whole
+
+
+@functools.cache
+def _make_components(kinds: tuple[Any, ...]) -> tuple[Sequence[Json], Mapping[str, Json]]:
+    """The schemas of these types, and of the types that they name."""
+    made, parts = msgspec.json.schema_components(kinds, ref_template="{name}")
+    return made, parts
 
 
 def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from fairlead_common.domain.problems import TYPES, Problem, ProblemType
+from fairlead_common.web.routing import DeferredRoute
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _PAGE: Final = """<!doctype html>
@@ -45,7 +46,7 @@ def contents() -> str:
 
 def routes() -> APIRouter:
     """`/problems` and `/problems/{slug}`, open to everybody: HTML for browsers, else text."""
-    router = APIRouter(tags=["problems"])
+    router = APIRouter(tags=["problems"], route_class=DeferredRoute)
 
     @router.get(
         "/problems",

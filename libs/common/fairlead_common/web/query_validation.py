@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 
 from fairlead_common.domain.errors import FieldError
@@ -23,6 +22,7 @@ from fairlead_common.domain.requests.validation import escape_pointer
 from fairlead_common.web import problem_documents
 from fairlead_common.web.openapi import PREFIXES
 from fairlead_common.web.problem_documents import FIELD_ERRORS_MAX
+from fairlead_common.web.routing import DeferredRoute
 
 NAMES_MAX: Final = 16
 """Most parameters with the same beginning."""
@@ -73,7 +73,7 @@ Wait = Annotated[
 ]
 
 
-class StrictRoute(APIRoute):
+class StrictRoute(DeferredRoute):
     """A route that answers an invalid query with a 422 `Problem` that lists every error.
 
     The endpoint is called only if both the names and the values are valid.

@@ -33,12 +33,12 @@ from fairlead_common.web import (
     problem_pages,
     refused_requests,
 )
-from fairlead_common.web.direct_dispatch import DirectDispatch
 from fairlead_common.web.middleware import (
     DiskFullMiddleware,
     Identify,
     RequestMiddleware,
 )
+from fairlead_common.web.routing import DeferredRoute, DirectDispatch
 
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048
@@ -82,7 +82,6 @@ def build_app(
     for router in included:
         # `include_router` would build every route again, and match every request twice.
         app.routes.extend(router.routes)
-    openapi.name_operations(app.routes)
     problem_documents.install(app, error_page)
     openapi.install(app, tuple(middleware.OPEN_PATHS), (*middleware.OPEN_PREFIXES, *open_below))
     app.add_middleware(DirectDispatch, routers=included, error_page=error_page)
@@ -116,7 +115,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
-    router = APIRouter(tags=["health"])
+    router = APIRouter(tags=["health"], route_class=DeferredRoute)
 
     @router.get(
         "/healthz", summary="Check that the process is alive", response_class=PlainTextResponse

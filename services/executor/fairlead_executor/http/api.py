@@ -13,6 +13,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import log_parts
 from fairlead_common.service import clock
 from fairlead_common.web import auth
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.run_logs import (
     FOLLOW_LINES_MAX,
@@ -30,7 +31,7 @@ LAST_BYTES_MAX: Final = 32 * 2**20
 
 def routes(cluster: Cluster, signing_key: str) -> APIRouter:
     """`GET /logs/{run_id}`; without a signing key every request is refused."""
-    router = APIRouter()
+    router = APIRouter(route_class=DeferredRoute)
 
     @router.get("/logs/{run_id}", summary="What a run wrote")
     async def logs(

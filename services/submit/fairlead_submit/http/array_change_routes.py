@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.web import request_body
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.http.json_responses import json_response
@@ -18,7 +19,7 @@ _ArrayText = Annotated[str, Path(max_length=64, description="The id of an array.
 
 def array_change_routes(service: Service) -> APIRouter:
     """The routes under `/arrays` that change something."""
-    router = APIRouter(prefix="/api/v1", tags=["arrays"])
+    router = APIRouter(prefix="/api/v1", tags=["arrays"], route_class=DeferredRoute)
     arrays, permissions = service.arrays, service.permissions
     result = openapi_schemas.describe_response(
         ArrayActionResult, "Requested; `position` is its position in the log."

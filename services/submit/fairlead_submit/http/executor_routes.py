@@ -15,6 +15,7 @@ from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.web import request_body
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
@@ -44,7 +45,7 @@ class CordonView(msgspec.Struct, frozen=True):
 
 def executor_routes(service: Service) -> APIRouter:
     """The routes that cordon executors and nodes."""
-    router = APIRouter(prefix="/api/v1", tags=["executors"])
+    router = APIRouter(prefix="/api/v1", tags=["executors"], route_class=DeferredRoute)
     documented: dict[str, Any] = {
         "methods": ["PUT"],
         "responses": {

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.web import request_body
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain.groups import group_types
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.http.json_responses import json_response
@@ -25,7 +26,7 @@ _REASON: Final = {
 
 def group_change_routes(service: Service) -> APIRouter:
     """The routes under `/groups` that change something."""
-    router = APIRouter(prefix="/api/v1", tags=["groups"])
+    router = APIRouter(prefix="/api/v1", tags=["groups"], route_class=DeferredRoute)
     groups, permissions = service.groups, service.permissions
 
     @router.post(

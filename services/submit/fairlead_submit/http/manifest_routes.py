@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.web import request_body
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import request_types
 from fairlead_submit.domain.manifests.conversion import Conversion
 from fairlead_submit.http import deps, openapi_schemas, query_string
@@ -15,7 +16,7 @@ from fairlead_submit.service.service import Service
 
 def manifest_routes(service: Service) -> APIRouter:
     """The routes under `/manifests`."""
-    router = APIRouter(prefix="/api/v1", tags=["jobs"])
+    router = APIRouter(prefix="/api/v1", tags=["jobs"], route_class=DeferredRoute)
     bytes_max = service.submissions.limits.body_bytes_max
 
     @router.post(

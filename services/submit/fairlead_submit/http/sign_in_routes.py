@@ -17,6 +17,7 @@ from fairlead_common.web import auth, problem_documents, rate_limits
 from fairlead_common.web import request_body as body
 from fairlead_common.web.auth import Authenticator, request_origin
 from fairlead_common.web.rate_limits import RateLimiter
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.http import oidc_sign_in, openapi_schemas
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
@@ -62,7 +63,7 @@ def sign_in_routes(
     settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
 ) -> APIRouter:
     """The routes under `/sign-in`."""
-    router = APIRouter(tags=["access"])
+    router = APIRouter(tags=["access"], route_class=DeferredRoute)
     _add_token_route(router, settings, pool, authenticator)
     _add_begin_route(router, settings, authenticator)
     _add_callback_route(router, settings, pool, authenticator)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.web import request_body
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import job_actions, request_types
 from fairlead_submit.domain.resubmission import ResubmissionDryRun, ResubmissionResponse
 from fairlead_submit.http import deps, openapi_schemas, query_string
@@ -27,7 +28,7 @@ class PriorityClasses(msgspec.Struct, frozen=True, rename="camel"):
 
 def job_routes(service: Service) -> APIRouter:
     """The routes under `/jobs`, `/actions` and `/priority-classes`."""
-    router = APIRouter(prefix="/api/v1", tags=["jobs"])
+    router = APIRouter(prefix="/api/v1", tags=["jobs"], route_class=DeferredRoute)
     submissions, permissions = service.submissions, service.permissions
     requests = metrics.REQUESTS.labels("submit")
 

@@ -27,6 +27,7 @@ from fairlead_common.service import clock
 from fairlead_common.web import auth, request_body
 from fairlead_common.web.auth import Authenticator, Caller, request_origin
 from fairlead_common.web.query_validation import After, StrictRoute, Wait
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import (
     oidc_sign_in,
@@ -211,7 +212,7 @@ def session_routes(
 
     They ignore unknown parameters, because mail programs add some to links.
     """
-    router = APIRouter(tags=["access"])
+    router = APIRouter(tags=["access"], route_class=DeferredRoute)
     session_s = settings.sign_in_days * DAY_S
 
     @router.get(

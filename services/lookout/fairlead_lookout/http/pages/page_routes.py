@@ -5,6 +5,7 @@ from typing import Final
 from fastapi import APIRouter, Depends, Request, Response
 
 from fairlead_common.domain.problems import Problem
+from fairlead_common.web.routing import DeferredRoute
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages import (
     about_pages,
@@ -47,7 +48,9 @@ async def refuse_nul(request: Request) -> None:
 
 def make_router(deps: Deps, health: HealthDeps) -> APIRouter:
     """The routes of the pages, their streams and static files."""
-    router = APIRouter(include_in_schema=False, dependencies=[Depends(refuse_nul)])
+    router = APIRouter(
+        include_in_schema=False, dependencies=[Depends(refuse_nul)], route_class=DeferredRoute
+    )
     files = rendering.load_assets()
     sender = PageSender(deps, rendering.load_templates())
 

@@ -1,16 +1,17 @@
-"""Calls that go past the framework answer as those that go through it."""
+"""Routes that are built late, and calls that go past the framework, answer as all others do."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx2
 import pytest
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from pydantic_core import core_schema
 
 from fairlead_common.domain.errors import LogUnavailable
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.settings import Settings
-from fairlead_common.web import direct_dispatch, server
+from fairlead_common.web import routing, server
 from tests.unit.common.callers import Only
 
 
@@ -21,7 +22,7 @@ def of_who_asks(request: Request) -> str:
 
 def routes() -> APIRouter:
     """One route per kind."""
-    router = APIRouter(prefix="/api")
+    router = APIRouter(prefix="/api", route_class=routing.DeferredRoute)
 
     @router.post("/plain")
     async def plain(request: Request) -> Response:
@@ -59,7 +60,7 @@ def routes() -> APIRouter:
 
 
 def test_endpoints_with_request_and_response_are_dispatched_directly() -> None:
-    assert set(direct_dispatch.find_endpoints([routes()])) == {
+    assert set(routing.find_endpoints([routes()])) == {
         ("POST", "/api/plain"),
         ("GET", "/api/problem"),
         ("GET", "/api/world"),
@@ -69,10 +70,8 @@ def test_endpoints_with_request_and_response_are_dispatched_directly() -> None:
 
 def test_the_first_of_two_equal_routes_counts() -> None:
     first, second = routes(), routes()
-    found = direct_dispatch.find_endpoints([first, second])
-    assert (
-        found == direct_dispatch.find_endpoints([first]) != direct_dispatch.find_endpoints([second])
-    )
+    found = routing.find_endpoints([first, second])
+    assert found == routing.find_endpoints([first]) != routing.find_endpoints([second])
 
 
 @pytest.fixture
@@ -143,3 +142,56 @@ async def test_an_unknown_path_is_refused_by_the_framework(
     answer = await http.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+class Traced:
+    """A type of parameters that counts the validators that are built for it."""
+
+    built = 0
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> core_schema.CoreSchema:
+        cls.built += 1
+        return core_schema.str_schema()
+
+
+def traced_app(kind: type[Traced]) -> FastAPI:
+    """An app with one route, whose parameter is of this type."""
+    router = APIRouter(route_class=routing.DeferredRoute)
+
+    @router.get("/problems/traced/{name}")
+    async def read_traced(name: str, value: Annotated[kind, Query()]) -> str:  # type: ignore[valid-type]
+        return f"{name} {value}"
+
+    return server.build_app("test", [router], {}, Settings())
+
+
+async def test_a_route_is_built_at_its_first_request() -> None:
+    class Parameter(Traced):
+        """Of this test alone."""
+
+    app = traced_app(Parameter)
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.get("/problems")).status_code == 200
+        assert Parameter.built == 0
+        answers = [await client.get("/problems/traced/a?value=b") for _ in range(2)]
+        built = Parameter.built
+        answers.append(await client.get("/problems/traced/a?value=b"))
+    assert [answer.json() for answer in answers] == ["a b"] * 3
+    assert Parameter.built == built > 0
+
+
+def test_the_document_has_routes_that_nobody_requested() -> None:
+    class Parameter(Traced):
+        """Of this test alone."""
+
+    operation = traced_app(Parameter).openapi()["paths"]["/problems/traced/{name}"]["get"]
+    assert operation["operationId"] == "readTraced"
+    assert [each["name"] for each in operation["parameters"]] == ["name", "value"]
+
+
+def test_a_route_has_no_other_attributes() -> None:
+    (route, *_) = routes().routes
+    assert not hasattr(route, "unknown")
+    assert not hasattr(route, "unknown")

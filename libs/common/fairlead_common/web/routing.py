@@ -1,4 +1,8 @@
-"""Calls an endpoint by method and path, without the framework's routing.
+"""Routes that are built when they are first used, and a dispatch without the framework's routing.
+
+The framework makes a validator for every parameter of every route, and again for each route that
+shares a dependency: for a hundred routes a quarter of a second at each start of a process, which
+then serves requests for a few of them.
 
 For every request the framework tests one route after the other, opens stacks of contexts and
 resolves dependencies: a third of the cost of a request with a single job. An endpoint whose only
@@ -8,15 +12,46 @@ route, also in the OpenAPI document; all other requests go to the framework.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
-from typing import TypeAlias, get_type_hints
+from typing import Any, TypeAlias, get_type_hints
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_common.web import problem_documents
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class DeferredRoute(APIRoute):
+    """A route that the framework builds when somebody first reads more of it than what finds it
+    among others: path, methods and endpoint.
+
+    A mistake in its parameters raises then; the OpenAPI document builds every route.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        methods: Iterable[str] | None = None,
+        **options: Any,
+    ) -> None:  # `Any`: what a route takes and returns is up to it and FastAPI
+        self.path = path
+        self.endpoint = endpoint
+        self.methods = {method.upper() for method in methods or ("GET",)}
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self._options: dict[str, Any] | None = {**options, "methods": self.methods}
+
+    def __getattr__(self, name: str) -> Any:  # of any type: Python asks for what is not there
+        options = self.__dict__.get("_options")
+        if options is None:
+            raise AttributeError(name=name, obj=self)
+        self._options = None
+        super().__init__(self.path, self.endpoint, **options)
+        return getattr(self, name)
 
 
 class DirectDispatch:
@@ -59,6 +94,8 @@ def find_endpoints(routers: Iterable[APIRouter]) -> Mapping[tuple[object, object
 
 def _takes_request_only(route: APIRoute) -> bool:
     """Whether the endpoint's only argument is the request, and its result a response."""
+    if "{" in route.path:
+        return False
     hints = get_type_hints(route.endpoint)
     answer = hints.pop("return", None)
     return (
@@ -67,5 +104,4 @@ def _takes_request_only(route: APIRoute) -> bool:
         and issubclass(answer, Response)
         and iscoroutinefunction(route.endpoint)
         and not route.dependencies
-        and "{" not in route.path
     )
