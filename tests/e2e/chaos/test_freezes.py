@@ -6,11 +6,15 @@ import time
 from pathlib import Path
 
 from fairlead import Client
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 
 TIMEOUT_S = 6.0
 FROZEN_S = TIMEOUT_S + 2.0
-SETTINGS = {"FAIRLEAD_EXECUTOR_STALE_S": "4", "FAIRLEAD_EXECUTOR_TIMEOUT_S": f"{TIMEOUT_S:g}"}
+SETTINGS = {
+    **PYTHON_ENGINE,
+    "FAIRLEAD_EXECUTOR_STALE_S": "4",
+    "FAIRLEAD_EXECUTOR_TIMEOUT_S": f"{TIMEOUT_S:g}",
+}
 
 
 def test_a_scheduler_that_was_frozen_gives_up_no_run_of_an_executor_that_reported(

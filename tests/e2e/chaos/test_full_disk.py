@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from fairlead import Client
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 from tests import disks
 from tests.disks import MIB, fill
 from tests.e2e.chaos.test_kills import check_views, database_of, has_lines, kill_child, lines
@@ -80,7 +80,7 @@ class Asked:
 def test_a_full_disk_permits_reads_and_jobs_resume_with_space(
     tmp_path: Path, small_disk: Path
 ) -> None:
-    with StandaloneInstallation(tmp_path) as standalone:
+    with StandaloneInstallation(tmp_path, environment=PYTHON_ENGINE) as standalone:
         standalone.start()
         web = standalone.child("web").pid
         headers = {"Authorization": f"Bearer {standalone.token}"}

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead import Client
 from fairlead_standalone.data.data_folder import Holder
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
 from tests.conftest import Server
 from tests.e2e.chaos import replay
 
@@ -122,7 +122,8 @@ def test_each_job_succeeds_once_despite_kills(tmp_path: Path) -> None:
 
 
 def stop_in_turn(folder: Path, victims: Sequence[str]) -> None:
-    with StandaloneInstallation(folder, environment={"FAIRLEAD_PROBE_S": "0.25"}) as standalone:
+    environment = {**PYTHON_ENGINE, "FAIRLEAD_PROBE_S": "0.25"}
+    with StandaloneInstallation(folder, environment=environment) as standalone:
         standalone.start()
         run_all(
             standalone,
@@ -153,7 +154,9 @@ def test_a_killed_broker_loses_and_duplicates_nothing(
         fresh_kafka_broker.kill()
         fresh_kafka_broker.restart()
 
-    with StandaloneInstallation(tmp_path, "--kafka", fresh_kafka_broker.url()) as standalone:
+    with StandaloneInstallation(
+        tmp_path, "--kafka", fresh_kafka_broker.url(), environment=PYTHON_ENGINE
+    ) as standalone:
         standalone.start()
         kill_scheduler = functools.partial(kill_child, standalone, "scheduler")
         run_all(standalone, tmp_path, [kill_broker, kill_scheduler, kill_broker])

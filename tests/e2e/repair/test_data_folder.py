@@ -6,18 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
+import httpx2
 import pytest
 
 from fairlead_standalone.data import data_folder
-from fairlead_standalone.service.testing import StandaloneInstallation
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
+from tests.conftest import NO_TLS
 from tests.e2e.commands import run_fairlead
 
 
 def states(standalone: StandaloneInstallation) -> dict[str, str]:
-    """Of all jobs of the job set, by id."""
-    done = run_fairlead(standalone, "get", "jobs", "--jobset", "s", "-o", "json")
-    assert done.returncode == 0, done.stderr
-    return {job["id"]: job["state"] for job in json.loads(done.stdout)}
+    """Of all jobs of the job set, by id. To ask often by a command takes a process each time."""
+    answer = ask(standalone, "/api/v1/jobs?jobSet=s")
+    assert answer.status_code == 200, answer.text
+    return {job["id"]: job["state"] for job in answer.json()["jobs"]}
+
+
+def checks(standalone: StandaloneInstallation) -> dict[str, str]:
+    """What `/readyz` says of each part, also when it says that not all are ready."""
+    found: dict[str, str] = ask(standalone, "/readyz").json()["checks"]
+    return found
+
+
+def ask(standalone: StandaloneInstallation, path: str) -> httpx2.Response:
+    """The answer to the first token."""
+    headers = {"Authorization": f"Bearer {standalone.token}"}
+    return httpx2.get(f"{standalone.address}{path}", headers=headers, verify=NO_TLS, timeout=30)
 
 
 def submit(standalone: StandaloneInstallation, *words: str) -> str:
@@ -43,7 +57,7 @@ async def lose_checkpoint_and_history(url: str) -> None:
 
 @pytest.fixture
 def standalone(tmp_path: Path) -> Iterator[StandaloneInstallation]:
-    with StandaloneInstallation(tmp_path) as made:
+    with StandaloneInstallation(tmp_path, environment=PYTHON_ENGINE) as made:
         made.start()
         yield made
 
@@ -59,8 +73,9 @@ def test_jobs_older_than_the_log_survive_a_lost_checkpoint(
     assert holder is not None
     standalone.child("scheduler").kill()
     asyncio.run(lose_checkpoint_and_history(holder.database_url))
-    standalone.wait_for(lambda: "BAD  scheduler view" in run_fairlead(standalone, "doctor").stdout)
+    standalone.wait_for(lambda: "fairlead repair" in checks(standalone).get("scheduler view", ""))
     said = run_fairlead(standalone, "doctor")
+    assert "BAD  scheduler view" in said.stdout
     assert said.returncode != 0
     assert "fairlead repair" in said.stdout
     dry = run_fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")

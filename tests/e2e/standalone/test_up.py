@@ -243,7 +243,10 @@ def test_ctrl_c_during_the_start_shuts_down(tmp_path: Path) -> None:
 def test_under_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
     standalone = StandaloneInstallation(tmp_path)
     words = ["nohup", *standalone.words]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+    environment = {**os.environ, **PYTHON_ENGINE}
+    with subprocess.Popen(
+        words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as running:
         try:
             wait_for(lambda: is_ready(standalone.port))
             running.send_signal(signal.SIGHUP)
@@ -303,8 +306,8 @@ def test_a_second_ctrl_c_exits_at_once(tmp_path: Path) -> None:
 STARTER = """
 import sys, time
 from pathlib import Path
-from fairlead_standalone.service.testing import StandaloneInstallation
-with StandaloneInstallation(Path(sys.argv[1])) as standalone:
+from fairlead_standalone.service.testing import PYTHON_ENGINE, StandaloneInstallation
+with StandaloneInstallation(Path(sys.argv[1]), environment=PYTHON_ENGINE) as standalone:
     standalone.start()
     print("started", flush=True)
     time.sleep(1_000_000)
