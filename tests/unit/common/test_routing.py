@@ -195,3 +195,13 @@ def test_a_route_has_no_other_attributes() -> None:
     (route, *_) = routes().routes
     assert not hasattr(route, "unknown")
     assert not hasattr(route, "unknown")
+
+
+def test_a_mistake_in_a_route_is_reported_at_each_use() -> None:
+    def unserved(name: Annotated[str, Query()]) -> None:
+        """It takes a part of its path for a parameter of the query."""
+
+    route = routing.DeferredRoute("/things/{name}", unserved)
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="Cannot use `Query` for path param 'name'"):
+            _ = route.dependant

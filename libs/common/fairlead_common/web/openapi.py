@@ -172,21 +172,23 @@ def problems(*statuses: int) -> dict[int | str, Json]:
 def schema(kind: Any, required: Mapping[type, Sequence[str]] | None = None) -> Json:
     """The JSON schema of a type, or of one of several, without references; named parts keep their
     names as titles. `required`: fields that are required although their types have defaults.
+
+    It is made once, and must not be changed.
     """
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    made, parts = _make_components(kinds)
-    for type_, fields in (required or {}).items():
-        if part := parts.get(type_.__name__):
-            parts = {**parts, type_.__name__: {**part, "required": list(fields)}}
-    whole: Json = _written_out(made[0] if len(made) == 1 else {"anyOf": list(made)}, parts)
-    return whole
+    fields = tuple((type_, tuple(names)) for type_, names in (required or {}).items())
+    return _make_schema(kind if isinstance(kind, tuple) else (kind,), fields)
 
 
 @functools.cache
-def _make_components(kinds: tuple[Any, ...]) -> tuple[Sequence[Json], Mapping[str, Json]]:
-    """The schemas of these types, and of the types that they name."""
+def _make_schema(
+    kinds: tuple[Any, ...], required: tuple[tuple[type, tuple[str, ...]], ...]
+) -> Json:
     made, parts = msgspec.json.schema_components(kinds, ref_template="{name}")
-    return made, parts
+    for type_, fields in required:
+        if type_.__name__ in parts:
+            parts[type_.__name__]["required"] = list(fields)
+    whole: Json = _written_out(made[0] if len(made) == 1 else {"anyOf": list(made)}, parts)
+    return whole
 
 
 def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:

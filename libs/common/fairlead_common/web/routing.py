@@ -15,6 +15,7 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeAlias, get_type_hints
 
 from fastapi import APIRouter, Request, Response
+from fastapi.params import Depends
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,7 +27,7 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 class DeferredRoute(APIRoute):
     """A route that the framework builds when somebody first reads more of it than what finds it
-    among others: path, methods and endpoint.
+    among others: path, methods, endpoint and dependencies.
 
     A mistake in its parameters raises then; the OpenAPI document builds every route.
     """
@@ -37,20 +38,32 @@ class DeferredRoute(APIRoute):
         endpoint: Callable[..., Any],
         *,
         methods: Iterable[str] | None = None,
+        dependencies: Iterable[Depends] | None = None,
         **options: Any,
     ) -> None:  # `Any`: what a route takes and returns is up to it and FastAPI
         self.path = path
         self.endpoint = endpoint
         self.methods = {method.upper() for method in methods or ("GET",)}
+        self.dependencies = list(dependencies or ())
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
-        self._options: dict[str, Any] | None = {**options, "methods": self.methods}
+        self._options: dict[str, Any] | None = options
 
     def __getattr__(self, name: str) -> Any:  # of any type: Python asks for what is not there
         options = self.__dict__.get("_options")
         if options is None:
             raise AttributeError(name=name, obj=self)
-        self._options = None
-        super().__init__(self.path, self.endpoint, **options)
+        self._options = None  # an attribute that is missing meanwhile does not exist
+        try:
+            super().__init__(
+                self.path,
+                self.endpoint,
+                methods=self.methods,
+                dependencies=self.dependencies,
+                **options,
+            )
+        except BaseException:
+            self._options = options  # the next request fails for the same reason
+            raise
         return getattr(self, name)
 
 
@@ -94,7 +107,7 @@ def find_endpoints(routers: Iterable[APIRouter]) -> Mapping[tuple[object, object
 
 def _takes_request_only(route: APIRoute) -> bool:
     """Whether the endpoint's only argument is the request, and its result a response."""
-    if "{" in route.path:
+    if "{" in route.path or len(route.endpoint.__annotations__) != 2:
         return False
     hints = get_type_hints(route.endpoint)
     answer = hints.pop("return", None)
