@@ -76,7 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Who runs the tests in the background of a script hands down an ignored Ctrl-C, which programs
     that tests start would inherit.
     """
-    compilation.choose_kernels(os.environ)
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        compilation.choose_kernels(os.environ)  # a process that only hands out tests needs none
     config.addinivalue_line("markers", "kafka: needs a real Kafka broker")
     config.addinivalue_line("markers", "kubernetes: needs a real Kubernetes API server")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
