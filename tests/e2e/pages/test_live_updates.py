@@ -197,6 +197,8 @@ async def test_a_page_that_hears_nothing_connects_again(
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await page.clock.install()
         await open_live_page(harness, page)
+        await submit(harness, "b")
+        await expect(page.locator("tbody tr")).to_have_count(2)  # so the stream has begun
         await page.route("**/live/**", hold)
         await page.clock.fast_forward(60_000)
         await expect(mark(page)).to_have_text("Reconnecting")

@@ -48,6 +48,9 @@ async def test_a_token_is_created_and_revoked(
         await page.reload()
         row = page.locator("#tokens tr", has_text="page <b>test</b>")
         await expect(row).to_contain_text("viewer")
+        created = row.locator("time").first
+        day = (await created.get_attribute("datetime") or "")[:10]
+        await expect(created).to_have_text(day)
         await expect(page.get_by_text(token)).to_have_count(0)
         await row.get_by_role("button").click()
         await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()

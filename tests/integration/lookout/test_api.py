@@ -425,6 +425,25 @@ async def test_a_cluster_without_heartbeat_has_nodes_but_no_logs(
         assert "This job never ran." in page.text
 
 
+async def test_the_page_of_a_job_leads_to_the_node_while_it_runs(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(
+            submitted("a"), leased("a", node="rack/1 a"), started("a")
+        )
+        await harness.read("/jobsets/q/s", after)
+        link = '<a href="/clusters/e/nodes/rack%2F1%20a">rack/1 a</a>'
+        page = await harness.client.get(f"/jobs/{job_id('a')}")
+        assert link in page.text
+        assert "Began <time" in page.text
+        after = await harness.append_events(failed_run("a"))
+        await harness.read("/jobsets/q/s", after)
+        page = await harness.client.get(f"/jobs/{job_id('a')}")
+        assert link not in page.text
+        assert "Began <time" not in page.text
+
+
 NOT_FOR_VIEWERS = ("/api/v1/quarantine", "/api/v1/webhooks")
 """Records of the log hold what viewers of some queues must not see. A webhook requires permission
 to submit."""

@@ -228,6 +228,7 @@ class ClusterCache(TopicCache):
 
     def __init__(self, log: EventLog, *, away_s: float) -> None:
         super().__init__(log, CLUSTERS, away_s=away_s)
+        self._keys_of_executor: dict[str, set[str]] = {}
         self._nodes_of_pool: dict[str, set[str]] = {}
         self._pool_of_node: dict[str, str] = {}
 
@@ -235,7 +236,26 @@ class ClusterCache(TopicCache):
         """Whether any executor reports a node in this pool."""
         return pool in self._nodes_of_pool
 
+    def list_pools(self) -> set[str]:
+        """The pools with nodes."""
+        return set(self._nodes_of_pool)
+
+    def list_executors(self) -> list[str]:
+        """The executors that have sent a heartbeat or a node, by name."""
+        return sorted(self._keys_of_executor)
+
+    def read_nodes(self, executor: str) -> list[facts.Node]:
+        """The nodes of an executor, in no order."""
+        values = map(self.find_value, self._keys_of_executor.get(executor, ()))
+        found = (facts.decode(value) for value in values if value is not None)
+        return [each for each in found if isinstance(each, facts.Node)]
+
     def _update_index(self, key: str) -> None:
+        if executor := key.partition("/")[0]:  # not for the key of the scheduler
+            if key in self.entries:
+                self._keys_of_executor.setdefault(executor, set()).add(key)
+            else:
+                _discard(self._keys_of_executor, executor, key)
         if (before := self._pool_of_node.pop(key, None)) is not None:
             _discard(self._nodes_of_pool, before, key)
         value = self.find_value(key)
@@ -265,18 +285,8 @@ class ClusterCache(TopicCache):
 
     def read_all(self) -> list[tuple[str, facts.Heartbeat | None, list[facts.Node]]]:
         """All executors by name: the last heartbeat and the nodes of each."""
-        nodes: dict[str, list[facts.Node]] = {}
-        heartbeats: dict[str, facts.Heartbeat] = {}
-        for value in self.iterate_values():
-            match facts.decode(value):
-                case facts.Node() as node:
-                    nodes.setdefault(node.executor, []).append(node)
-                case facts.Heartbeat() as heartbeat:
-                    heartbeats[heartbeat.executor] = heartbeat
-                case facts.LeaderHeartbeat():
-                    pass
-        names = sorted(nodes.keys() | heartbeats.keys())
-        return [(name, heartbeats.get(name), nodes.get(name, [])) for name in names]
+        names = self.list_executors()
+        return [(name, self.find_heartbeat(name), self.read_nodes(name)) for name in names]
 
 
 class ConfigurationCache(TopicCache):

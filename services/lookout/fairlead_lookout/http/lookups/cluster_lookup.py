@@ -65,13 +65,12 @@ async def describe_nodes(
     deps: Deps, executor: str, visible_queues: QueueScope
 ) -> cluster_responses.NodesResponse:
     """The nodes of a cluster. Raises a 404 `Problem`."""
-    known = {name: nodes for name, _, nodes in deps.clusters.read_all()}
-    if executor not in known:
+    if executor not in deps.clusters.list_executors():
         raise Problem("not-found", f"Cluster {executor!r} does not exist.")
     usage = await _read_usage(deps, executor)
     visible = await _find_visible_jobs(deps, usage, visible_queues)
     made = []
-    for node in sorted(known[executor], key=lambda node: node.name):
+    for node in sorted(deps.clusters.read_nodes(executor), key=lambda node: node.name):
         own = usage.get(node.name, NodeUsage())
         cordon = deps.configuration.find_cordon(executor, node.name)
         made.append(

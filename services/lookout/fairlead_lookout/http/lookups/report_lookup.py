@@ -61,6 +61,5 @@ def _count_reasons(waiting: list[scheduling_reports.WaitingReport]) -> dict[str,
 
 def require_pool(deps: Deps, pool: str) -> None:
     """Raises a 404 `Problem` for a pool without nodes and without reports."""
-    nodes = (node for _, _, nodes in deps.clusters.read_all() for node in nodes)
-    if not deps.reports.has_pool(pool) and all(node.pool != pool for node in nodes):
+    if not deps.reports.has_pool(pool) and not deps.clusters.has_nodes(pool):
         raise Problem("not-found", f"Pool {pool!r} does not exist: it has never had a node.")

@@ -97,7 +97,8 @@ def _describe_services(deps: Deps) -> list[PartHealth]:
         if leader is None
         else _describe_heartbeat("Scheduler", leader[1], leader[0].version)
     ]
-    for executor, heartbeat, _ in deps.clusters.read_all():
+    for executor in deps.clusters.list_executors():
+        heartbeat = deps.clusters.find_heartbeat(executor)
         time_ms = deps.clusters.find_heartbeat_ms(executor)
         version = heartbeat.version if heartbeat else ""
         parts.append(_describe_heartbeat(f"Executor {executor}", time_ms, version))

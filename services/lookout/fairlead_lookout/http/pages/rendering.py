@@ -95,9 +95,14 @@ def load_assets() -> Mapping[str, Asset]:
     }
 
 
+def quote_path_part(name: str) -> str:
+    """A name as one part of the path of an address."""
+    return quote(name, safe="")
+
+
 def job_set_url(queue: str, job_set: str) -> str:
     """The address of a job set's page."""
-    return f"/jobsets/{quote(queue, safe='')}/{quote(job_set, safe='')}"
+    return f"/jobsets/{quote_path_part(queue)}/{quote_path_part(job_set)}"
 
 
 def jobs_url(**query: str | None) -> str:
@@ -237,7 +242,7 @@ class Templates:
             "format_time": format_time,
             "add_exit_code": add_exit_code,
         }
-        self._environment.filters["shell"] = shlex.quote
+        self._environment.filters |= {"shell": shlex.quote, "path_part": quote_path_part}
         rows = self._environment.get_template("rows.html").module
 
         @lru_cache(ROWS_MAX)

@@ -161,7 +161,7 @@ async def _jobs(
             "hidden": {name: query[name] for name in without_field},
             "chips": [_describe_chip(query, name) for name in query if name not in FIELDS],
             "classes": sorted(deps.class_values),
-            "clusters": [name for name, _, _ in deps.clusters.read_all()],
+            "clusters": deps.clusters.list_executors(),
             "queues": await deps.view.read_queues(visible_queues),
             "states": list(JobState),
             "categories": list(FailureCategory),

@@ -22,6 +22,10 @@ from fairlead_lookout.http.pages.logs.log_views import LogView
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 
 READ_S_MAX: Final = 10.0
+SLOW_EXECUTOR: Final = (
+    "The executor did not send the log in time. Reload the page to request it again; the page About"
+    " says whether the executor is well."
+)
 
 
 class LogChoice(msgspec.Struct, frozen=True):
@@ -120,7 +124,7 @@ async def _read_log(
     except Problem as problem:
         values["problem"] = problem.detail
     except (WorldError, TimeoutError) as error:
-        values["problem"] = str(error) or "The executor did not send the log in time."
+        values["problem"] = str(error) or SLOW_EXECUTOR
     return values
 
 

@@ -105,11 +105,10 @@ async def _pools(deps: Deps, sort: Text = None) -> Fragment:
     query = {SORT: order.parameter}
 
     def read_reports(visible_queues: QueueScope) -> list[PoolReportResponse]:
-        names = {node.pool for _, _, nodes in deps.clusters.read_all() for node in nodes}
         return order.sort_rows(
             [
                 report_lookup.describe_pool_report(deps, name, visible_queues)
-                for name in sorted(names | deps.reports.list_pools())
+                for name in sorted(deps.clusters.list_pools() | deps.reports.list_pools())
             ]
         )
 

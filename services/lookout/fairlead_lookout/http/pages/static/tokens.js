@@ -12,18 +12,24 @@ function show(text, isError) {
   result.hidden = false;
 }
 
-const day = (time) => (time ? time.slice(0, 10) : "never");
-
 function addRow(token) {
   const row = element("token-row").content.firstElementChild.cloneNode(true);
   const set = (name, text) => (row.querySelector(`[data-${name}]`).textContent = text);
+  const setDay = (name, time) => {
+    const element = row.querySelector(`[data-${name}]`);
+    if (time) {
+      element.dateTime = time;
+    } else {
+      element.replaceWith(element.textContent);
+    }
+  };
   const title = token.label || (token.kind === "session" ? "Browser session" : `Token ${token.id}`);
   set("title", title);
   set("kind", `${token.kind} ${token.id}`);
   set("roles", token.roles.join(", "));
   set("queues", token.queues ? token.queues.join(", ") : "all");
-  set("created", day(token.createdAt));
-  set("expires", day(token.expiresAt));
+  setDay("created", token.createdAt);
+  setDay("expires", token.expiresAt);
   const button = row.querySelector("button");
   button.setAttribute("aria-label", `Revoke ${title}`);
   button.addEventListener("click", () => revoke(token, title).catch((error) => show(error.message, true)));
@@ -36,6 +42,7 @@ async function list(cursor) {
     element("tokens").replaceChildren();
   }
   page.tokens.forEach(addRow);
+  showTimes();
   next = page.next;
   element("more-tokens").hidden = next === null;
   element("no-tokens").hidden = element("tokens").children.length > 0;
