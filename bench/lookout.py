@@ -365,7 +365,7 @@ def cpu_s() -> dict[str, float]:
             if process != own:
                 name = next((who for who, mark in MARKS.items() if mark in line), "postgres")
             used[name] += times.user + times.system
-            if name == "postgres":
+            if name in ("postgres", "browser"):  # whose children end meanwhile
                 used[name] += times.children_user + times.children_system
     machine = psutil.cpu_times()
     busy_s = machine.user + machine.nice + machine.system + machine.steal
