@@ -105,6 +105,13 @@ class TopicCache:
     def _update_index(self, key: str) -> None:
         """Called when the value of a key has changed."""
 
+    def _note_key(self, index: dict[str, set[str]], name: str, key: str) -> None:
+        """Add a changed key to the keys of a name, or remove it if it was deleted."""
+        if key in self.entries:
+            index.setdefault(name, set()).add(key)
+        else:
+            _discard(index, name, key)
+
 
 class Reports(msgspec.Struct, frozen=True):
     """Decoded reports. `waiting`: reasons, the one of most jobs first."""
@@ -204,10 +211,7 @@ class ReportCache(TopicCache):
         if queue := _queue_of(key):
             indexes.append((self._keys_of_queue, queue))
         for index, name in indexes:
-            if key in self.entries:
-                index.setdefault(name, set()).add(key)
-            else:
-                _discard(index, name, key)
+            self._note_key(index, name, key)
 
 
 def _discard(index: dict[str, set[str]], name: str, key: str) -> None:
@@ -252,10 +256,7 @@ class ClusterCache(TopicCache):
 
     def _update_index(self, key: str) -> None:
         if executor := key.partition("/")[0]:  # not for the key of the scheduler
-            if key in self.entries:
-                self._keys_of_executor.setdefault(executor, set()).add(key)
-            else:
-                _discard(self._keys_of_executor, executor, key)
+            self._note_key(self._keys_of_executor, executor, key)
         if (before := self._pool_of_node.pop(key, None)) is not None:
             _discard(self._nodes_of_pool, before, key)
         value = self.find_value(key)

@@ -74,6 +74,7 @@ def _add_token_route(
     router: APIRouter, settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
 ) -> None:
     given = settings.requests
+    session_s = settings.sign_in_days * DAY_S
     failures = RateLimiter[str](given.failures_per_second, given.failures_burst, given.callers_max)
 
     @router.post(
@@ -91,12 +92,11 @@ def _add_token_route(
             raise Problem("forbidden", "Browsers sign in from Fairlead's own pages only.")
         form = _read_form(await body.read_body(request, FORM_BYTES_MAX, (FORM,)))
         if "code" in form:
-            session_s = settings.sign_in_days * DAY_S
             return await sign_in_by_code(request, pool, form["code"], session_s)
         token = form.get("token", "").strip()
         try:
             caller = await authenticator.find({b"authorization": f"Bearer {token}".encode()})
-            session = await _make_session_of_token(pool, caller, settings.sign_in_days * DAY_S)
+            session = await _make_session_of_token(pool, caller, session_s)
         except Problem as problem:
             address = request.client.host if request.client else ""
             if (wait_s := failures.take(address, clock.monotonic_s()).wait_s) > 0:
@@ -108,7 +108,7 @@ def _add_token_route(
             raise
         target = oidc_sign_in.local_path(form.get("next", "/"))
         response = Response(status_code=303, headers={"Location": target, **_NO_STORE})
-        set_session(response, request, session, settings.sign_in_days * DAY_S)
+        set_session(response, request, session, session_s)
         return response
 
 

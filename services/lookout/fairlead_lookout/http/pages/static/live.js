@@ -90,19 +90,18 @@ setInterval(() => {
     connection.reader.cancel(); // it connects again
   }
 }, LISTEN_MS);
-// A stream that has never begun, which the extension does not try again.
+// Without a stream, the mark says how the last request of a live part ended: of a part that is read
+// every 2 s, where an error is not put in its place (`noSwap`), or of a stream that has never begun,
+// which the extension does not try again.
 document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
   const part = ctx.sourceElement;
-  const address = part.getAttribute("hx-sse:connect");
-  if (address && connection === null) {
-    noteStatus(ctx.response?.status ?? 0);
-    setTimeout(() => htmx.ajax("GET", address, { source: part }), CONNECT_AGAIN_MS);
+  if (connection !== null || !part.matches(LIVE_PARTS)) {
+    return;
   }
-});
-// A part that is read every 2 s; an error is not put in its place (`noSwap`).
-document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
-  if (ctx.sourceElement.matches("[hx-trigger*='every']") && connection === null) {
-    noteStatus(ctx.response?.status ?? 0);
+  noteStatus(ctx.response?.status ?? 0);
+  const address = part.getAttribute("hx-sse:connect");
+  if (address) {
+    setTimeout(() => htmx.ajax("GET", address, { source: part }), CONNECT_AGAIN_MS);
   }
 });
 document.addEventListener("htmx:before:request", (event) => {
