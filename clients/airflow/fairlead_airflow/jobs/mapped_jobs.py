@@ -20,8 +20,8 @@ class LaterTry(NamedTuple):
 
 
 class MappedJobs:
-    """Submits the jobs of a mapped task. Each of its instances has an object of its own; those of a
-    process share `events`, by which one request submits the jobs of all of them.
+    """Submits the jobs of a mapped task. Each instance of the task has an object of its own. The
+    objects of a process share `events`, by which one request submits the jobs of all of them.
 
     Raises `FairleadError` if the server refuses a request.
     """

@@ -191,8 +191,8 @@ class LiveFragments:
         await self._progress.wait_for_watch(watch, RENDER_S_MAX)
 
     async def _render(self, entry: _Entry) -> None:
-        """Render it once. Raises a `Problem` or `WorldError` if there is no text yet, or if there
-        is nothing to show any more.
+        """Render it once. Raises a `Problem` or `WorldError` if that has never succeeded, or if
+        what it shows does not exist any more.
         """
         try:
             entry.publish(await entry.shared.render())

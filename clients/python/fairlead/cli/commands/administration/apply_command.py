@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Struct = TypeVar("Struct", bound="msgspec.Struct")
 QUEUE: Final = "queue"
 WEBHOOKS: Final = ("webhook", "slack", "email", "airflow")
-"""The kinds of documents; those of webhooks are the kinds of webhooks too."""
+"""Kinds of documents for webhooks, which are the kinds of webhooks too."""
 _SET_BY_SERVER: Final = frozenset(
     {"version", "credentials", "secrets", "disabled", "failingSince", "lastSuccess", "pending"}
     | {"changed", "by"}
@@ -132,8 +132,8 @@ def _apply_queue(client: "Client", document: QueueDocument, *, dry_run: bool) ->
 
 
 def _apply_webhook(client: "Client", document: WebhookDocument, *, dry_run: bool) -> None:
-    """Create or change a webhook, after a dry run. Secrets cannot be compared, so those of a
-    document are always written."""
+    """Create or change a webhook, after a dry run. Secrets cannot be compared, so a document
+    with secrets always writes them."""
     from fairlead import NotFound
     from fairlead.cli.output import differences
     from fairlead.models.webhook_models import WebhookChange
