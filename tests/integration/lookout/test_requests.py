@@ -147,6 +147,6 @@ async def _compare(pool: Any, plain: PlainView) -> None:
     )
     written: dict[tuple[str, str], list[object]] = {}
     for row in retained:
-        lines = chunks.inflate(row["lines"]).split(b"\n")
+        lines = chunks.decompress(row["lines"]).split(b"\n")
         written.setdefault((QUEUE, row["job_set"]), []).extend(map(msgspec.json.decode, lines))
     assert written == plain.published

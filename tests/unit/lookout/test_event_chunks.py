@@ -1,6 +1,7 @@
 """Chunks of public events."""
 
 import itertools
+import zlib
 
 import pytest
 
@@ -47,3 +48,21 @@ def test_a_chunk_can_be_read_from_after_any_of_its_events(count: int) -> None:
 def test_a_line_longer_than_a_chunk_is_a_chunk_of_its_own() -> None:
     lines_ = [*lines(1), *lines(1, size=event_chunks.CHUNK_BYTES_MAX), *lines(1)]
     assert len(list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: lines_}))) == 3
+
+
+def test_long_chunks_are_compressed_and_chunks_that_were_deflated_can_be_read() -> None:
+    text = b"\n".join([line.json for line in lines(300)])
+    compressed = event_chunks.compress(text)
+    assert len(compressed) < len(text) / 10
+    assert event_chunks.decompress(compressed) == text
+    assert event_chunks.decompress(zlib.compress(text)) == text
+    short = lines(1)[0].json
+    assert event_chunks.decompress(event_chunks.compress(short)) == event_chunks.compress(short)
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_chunk_is_filled_up_to_its_limit(spare: int) -> None:
+    half, rest = (event_chunks.CHUNK_BYTES_MAX - 1) // 2, event_chunks.CHUNK_BYTES_MAX // 2
+    made = [Line(0, 0, 1_000, b"x" * half), Line(0, 1, 1_000, b"x" * (rest + 1 - spare))]
+    chunks = list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: made}))
+    assert len(chunks) == (1 if spare else 2)

@@ -1,21 +1,27 @@
 """Public events in chunks: the lines of one job set and one batch, as they are stored.
 
-A chunk is newline-delimited JSON, deflated if it is long enough. Its id is that of its last event;
-it also has the id of the event before its first, so that a reader notices a gap.
+A chunk is newline-delimited JSON, compressed if it is long enough. Its id is that of its last
+event; it also has the id of the event before its first, so that a reader notices a gap.
 """
 
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Final
 
 import msgspec
+from backports import zstd
 
 from fairlead_lookout.domain.model import JobSet, JobSetKey, Line
 
 CHUNK_BYTES_MAX: Final = 256 * 1024
-DEFLATE_BYTES_MIN: Final = 1024
+COMPRESSED_BYTES_MIN: Final = 1024
+_LEVEL: Final = 1
+_ZSTD: Final = 0x28
 _DEFLATED: Final = 0x78
-"""The first byte of deflated data; a line of JSON never starts with it."""
+"""The first byte of a zstd frame, and of the deflated chunks that are still stored; a line of JSON
+starts with neither."""
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -45,35 +51,32 @@ def pack_chunks(
                 first=(first.position, first.item),
                 last=(last.position, last.item),
                 time_ms=last.time_ms,
-                data=deflate(b"\n".join([line.json for line in part])),
+                data=compress(b"\n".join([line.json for line in part])),
             )
             yield chunk
             previous = chunk.last
 
 
 def _divide(lines: list[Line]) -> Iterator[list[Line]]:
-    if lines and sum([len(line.json) for line in lines]) + len(lines) <= CHUNK_BYTES_MAX:
-        yield lines
-        return
-    part: list[Line] = []
-    size = 0
-    for line in lines:
-        if part and size + len(line.json) > CHUNK_BYTES_MAX:
-            yield part
-            part, size = [], 0
-        part.append(line)
-        size += len(line.json) + 1
-    if part:
-        yield part
+    """The lines in parts of at most `CHUNK_BYTES_MAX`, or of one line that is longer."""
+    ends = list(accumulate([len(line.json) + 1 for line in lines]))
+    first = 0
+    while first < len(lines):
+        begin = ends[first - 1] if first else 0
+        after = max(bisect_right(ends, begin + CHUNK_BYTES_MAX + 1), first + 1)
+        yield lines[first:after]
+        first = after
 
 
-def deflate(text: bytes) -> bytes:
-    """The text, deflated if it is long enough."""
-    return zlib.compress(text, 1) if len(text) >= DEFLATE_BYTES_MIN else text
+def compress(text: bytes) -> bytes:
+    """The text, compressed if it is long enough."""
+    return zstd.compress(text, _LEVEL) if len(text) >= COMPRESSED_BYTES_MIN else text
 
 
-def inflate(data: bytes) -> bytes:
+def decompress(data: bytes) -> bytes:
     """The lines of a chunk, separated by newlines, without one at the end."""
+    if data[0] == _ZSTD:
+        return zstd.decompress(data)
     return zlib.decompress(data) if data[0] == _DEFLATED else data
 
 
@@ -86,7 +89,7 @@ _decode_id: Final = msgspec.json.Decoder(_Identified).decode
 
 def split_after(data: bytes, seen: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bytes]]:
     """The ids and lines of the events of a chunk after `seen`."""
-    for line in inflate(data).split(b"\n"):
+    for line in decompress(data).split(b"\n"):
         _, position, item = _decode_id(line).id.split("-")
         place = (int(position), int(item))
         if place > seen:

@@ -16,8 +16,8 @@ from fairlead_lookout.store.queries.view_reader import ViewReader
 
 ROWS: Final = 256
 ROWS_BYTES: Final = 1024 * 1024
-"""Chunks read from the table at once, and the size of all but the last. They are inflated one by
-one."""
+"""Chunks read from the table at once, and the size of all but the last. They are decompressed
+one by one."""
 POLL_STREAMED_S: Final = 2.0
 POLL_S: Final = 0.3
 BEGIN: Final = (-1, 0)

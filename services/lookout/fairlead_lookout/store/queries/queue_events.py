@@ -155,7 +155,7 @@ class _Reader:
 
     def _split_chunk(self, partition: int, data: bytes) -> Events:
         skip = self._skip.get(partition, 0)
-        lines = event_chunks.inflate(data).split(b"\n")
+        lines = event_chunks.decompress(data).split(b"\n")
         return [
             (encode_place(Place(self._name, self._seen, partition, number + 1)), line)
             for number, line in enumerate(lines)

@@ -140,7 +140,7 @@ class FanOutStore:
                 row["partition"],
                 (row["last_position"], row["last_item"]),
                 row["queue"],
-                None if row["lines"] is None else event_chunks.inflate(row["lines"]),
+                None if row["lines"] is None else event_chunks.decompress(row["lines"]),
             )
             for row in rows
         ]
