@@ -32,7 +32,7 @@ WITH place AS (
     UPDATE fairlead_log.parts SET next = next + 1 WHERE part = $1
     RETURNING next
 )
-INSERT INTO fairlead_log.batches (part, first, next, time_ms, live, deletions, keys, values)
+INSERT INTO fairlead_log.batches (part, first, next, time_ms, live, deletions, keys, stored_values)
 SELECT $1, next - 1, next, 0, ($3::bytea IS NOT NULL)::int, ($3 IS NULL)::int,
        ARRAY[$2::text], ARRAY[$3]
 FROM place

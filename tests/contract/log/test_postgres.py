@@ -256,13 +256,50 @@ async def test_removed_records_take_no_space_for_long(fresh_database: str) -> No
         sizes.append(
             await connection.fetchval(
                 "SELECT coalesce(sum(octet_length(value)), 0) FROM fairlead_log.batches,"
-                " unnest(values) AS stored (value)"
+                " unnest(stored_values) AS stored (value)"
             )
         )
     assert sizes == [20_000, 9_000, 100, 0]
     await log.maintain(clock.now_ms() + 10 * TOMBSTONE_RETENTION_MS)
     assert await connection.fetchval("SELECT count(*) FROM fairlead_log.batches") == 0
     await connection.close()
+    await log.close()
+
+
+async def test_long_values_are_stored_compressed_and_reads_count_what_they_return(
+    fresh_database: str,
+) -> None:
+    log = await PostgresLog.open(fresh_database)
+    topic = await made(log)
+    producer = await log.producer(a_name())
+    text = "0123456789" * 20_000
+    for number in range(8):
+        await producer.append([record(topic, f"{number}", text), record(topic, "short", "1")])
+    connection = await asyncpg.connect(fresh_database)
+    stored = await connection.fetchval(
+        "SELECT sum(pg_column_size(stored_values)) FROM fairlead_log.batches"
+    )
+    assert stored < 8 * len(text) / 50
+    reader = await log.reader(topic.name, await log.start_positions(topic.name))
+    sizes = []
+    while batch := (await reader.read(bytes_max=3 * len(text), wait_s=0)).entries:
+        sizes.append(sum(len(each.value or b"") for each in batch))
+    assert max(sizes) <= 3 * len(text)
+    assert sum(sizes) == 8 * (len(text) + len("1"))
+    await connection.close()
+    await log.close()
+
+
+async def test_compressed_values_are_compacted(fresh_database: str) -> None:
+    log = await PostgresLog.open(fresh_database)
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    text = "0123456789" * 1_000
+    await producer.append([record(topic, f"{n}", f"{n}{text}") for n in range(20)])
+    await producer.append([record(topic, f"{n}", None) for n in range(3, 20)])
+    await log.maintain(clock.now_ms())
+    values, _ = await read_newest(log, topic.name)
+    assert sorted(values.values()) == [f"{n}{text}".encode() for n in range(3)]
     await log.close()
 
 

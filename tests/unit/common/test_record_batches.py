@@ -1,18 +1,21 @@
 """Records in batches, as the log in Postgres stores them."""
 
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_common.log.postgres.record_batches import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
+    COMPRESSED_BYTES_MIN,
+    MAGIC,
     NewBatch,
     StoredBatch,
     limit,
     pack,
     unpack,
 )
-from fairlead_common.log.protocol import Entry, Record
+from fairlead_common.log.protocol import RECORD_BYTES_MAX, Entry, Record
 
 FIRST = 1_000
 
@@ -20,7 +23,7 @@ FIRST = 1_000
 def stored(batches: list[NewBatch], part: int, next_position: int) -> list[StoredBatch]:
     """The rows of one part, as the database writes them."""
     return [
-        StoredBatch(part, next_position - batch.following, 0, list(batch.keys), batch.values)
+        StoredBatch(part, next_position - batch.following, 0, list(batch.keys), batch.stored_values)
         for batch in batches
         if batch.part == part
     ]
@@ -57,10 +60,38 @@ def test_batches_hold_all_records_in_order_and_within_their_bounds(
             for number, record in enumerate(records)
         ]
     for batch in batches:
-        assert batch.deletions == batch.values.count(None)
+        assert batch.deletions == batch.stored_values.count(None)
         assert len(batch.keys) <= BATCH_RECORDS_MAX
-        before_last = batch.values[:-1]
-        assert sum(len(value or b"") for value in before_last) < BATCH_BYTES_MAX
+        values = [
+            entry.value or b"" for entry in unpack(stored([batch], batch.part, 0)[0], 7, -999)
+        ]
+        assert batch.size == sum(map(len, [key.encode() for key in batch.keys] + values))
+        assert sum(map(len, values[:-1])) < BATCH_BYTES_MAX
+
+
+@given(st.binary(max_size=64), st.integers(0, 300), st.booleans())
+def test_every_value_is_read_as_it_was_appended(
+    value: bytes, repeats: int, begins_with_magic: bool
+) -> None:
+    record = Record("t", "k", (MAGIC if begins_with_magic else b"") + value * repeats)
+    (batch,) = pack({1: [record]})
+    assert [entry.value for entry in unpack(stored([batch], 1, 1)[0], 0, 0)] == [record.value]
+
+
+def test_long_values_are_stored_compressed() -> None:
+    longest = b'{"type":"submitted"}' * (RECORD_BYTES_MAX // 20)
+    for value in (longest, longest.ljust(RECORD_BYTES_MAX), b"x" * COMPRESSED_BYTES_MIN):
+        (batch,) = pack({1: [Record("t", "k", value)]})
+        assert len(batch.stored_values[0] or b"") < len(value) / 50
+        assert [entry.value for entry in unpack(stored([batch], 1, 1)[0], 0, 0)] == [value]
+
+
+def test_a_damaged_value_is_read_as_it_is_stored() -> None:
+    compressed = zstd.compress(b"x" * 100_000)
+    too_long = zstd.compress(b"x" * (RECORD_BYTES_MAX + 1))
+    for damaged in (compressed[:-3], MAGIC, MAGIC + b"?" * 90, too_long):
+        batch = StoredBatch(1, 1, 5, ["k"], [damaged])
+        assert unpack(batch, 0, 0) == [Entry(0, 0, "k", damaged, 5)]
 
 
 def test_few_records_make_one_batch() -> None:

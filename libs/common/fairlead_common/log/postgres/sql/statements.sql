@@ -36,9 +36,10 @@ SELECT part, next FROM fairlead_log.append($1, $2, $3);
 -- name: read
 -- The next batches of some partitions ($1) from their positions ($2): at most $3, until they have $4
 -- bytes. Before them there is a row for each partition: `next` is its next position, `time_ms` its
--- first, `keys` its round of cleanup, and `values` is not null if a tombstone was removed that this
--- reader, which began in round $5, has possibly missed. One statement, so that all of it is from one
--- snapshot. The size of a value that is stored outside of its row is found without reading it.
+-- first, `keys` its round of cleanup, and `stored_values` is not null if a tombstone was removed
+-- that this reader, which began in round $5, has possibly missed. One statement, so that all of it is from one
+-- snapshot. Bytes count before compression. If they are unknown, those that are stored are found without
+-- reading them.
 WITH wanted AS MATERIALIZED (
     SELECT w.part, w.position, w.ordinal, p.first, p.next, p.round,
            CASE WHEN w.position < p.buried AND w.since < p.buried_round
@@ -48,17 +49,18 @@ WITH wanted AS MATERIALIZED (
     JOIN fairlead_log.parts p ON p.part = w.part
     ORDER BY w.ordinal
 )
-SELECT part, next, first AS time_ms, ARRAY[round::text] AS keys, missed AS values
+SELECT part, next, first AS time_ms, ARRAY[round::text] AS keys, missed AS stored_values
 FROM wanted
 UNION ALL
 (
-    SELECT part, next, time_ms, keys, values
+    SELECT part, next, time_ms, keys, stored_values
     FROM (
         SELECT e.*, sum(e.bytes) OVER (ROWS UNBOUNDED PRECEDING) - e.bytes AS bytes_before
         FROM wanted w
         CROSS JOIN LATERAL (
-            SELECT b.part, b.next, b.time_ms, b.keys, b.values,
-                   pg_column_size(b.keys) + pg_column_size(b.values) AS bytes
+            SELECT b.part, b.next, b.time_ms, b.keys, b.stored_values,
+                   coalesce(b.size, pg_column_size(b.keys) + pg_column_size(b.stored_values))
+                       AS bytes
             FROM fairlead_log.batches b
             WHERE b.part = w.part AND b.next > w.position
             ORDER BY b.next LIMIT $3
@@ -128,7 +130,7 @@ WITH examined AS MATERIALIZED (
 ), older AS MATERIALIZED (
     SELECT b.next, r.number::int, r.key, b.first + r.number AS following
     FROM fairlead_log.batches b
-    CROSS JOIN LATERAL unnest(b.keys, CASE WHEN b.deletions > 0 THEN b.values END)
+    CROSS JOIN LATERAL unnest(b.keys, CASE WHEN b.deletions > 0 THEN b.stored_values END)
         WITH ORDINALITY AS r (key, value, number)
     WHERE b.part = $1 AND b.live > 0 AND b.next <= (SELECT max(next) FROM examined)
       AND (b.deletions = 0 OR r.value IS NOT NULL)
@@ -143,10 +145,12 @@ WITH examined AS MATERIALIZED (
     UPDATE fairlead_log.batches b
     SET live = b.live - cardinality(s.numbers),
         keys = fairlead_log.without(b.keys, s.numbers),
-        values = CASE WHEN 2 * (b.live - cardinality(s.numbers)) < cardinality(b.keys)
-                      THEN fairlead_log.without(
-                               b.values, s.numbers || array_positions(b.keys, NULL::text))
-                      ELSE b.values END
+        stored_values = CASE WHEN 2 * (b.live - cardinality(s.numbers)) < cardinality(b.keys)
+                             THEN fairlead_log.without(
+                                 b.stored_values, s.numbers || array_positions(b.keys, NULL::text))
+                             ELSE b.stored_values END,
+        size = CASE WHEN 2 * (b.live - cardinality(s.numbers)) >= cardinality(b.keys)
+                    THEN b.size END
     FROM superseded s
     WHERE b.part = $1 AND b.next = s.next
       AND NOT (b.deletions = 0 AND b.live = cardinality(s.numbers))
@@ -177,7 +181,7 @@ WITH expired AS MATERIALIZED (
     SET deletions = 0,
         keys = (
             SELECT array_agg(CASE WHEN r.value IS NOT NULL THEN r.key END ORDER BY r.number)
-            FROM unnest(b.keys, b.values) WITH ORDINALITY AS r (key, value, number)
+            FROM unnest(b.keys, b.stored_values) WITH ORDINALITY AS r (key, value, number)
         )
     FROM expired e
     WHERE b.part = $1 AND b.next = e.next AND e.live > 0
