@@ -10,6 +10,7 @@ FOREIGN = {
     "bytes that are no text": (b"key", b"\x00\xff\xfe"),
     "an empty value": (b"key", b""),
     "no value": (b"key", None),
+    "what begins as a compressed value": (b"key", b"\x28\xb5\x2f\xfd\x24"),
     "a key beyond ASCII": ("k\u00fc".encode(), b"value"),
     "a key that is not UTF-8": (b"k\xff\x80", b"value"),
     "no key": (None, b"value"),
