@@ -52,7 +52,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "timezone": "UTC",
     "unix_socket_directories": "",
     "wal_compression": "on",
-    "wal_init_zero": "off",  # each byte of a new file was written twice
+    "wal_init_zero": "off",  # else a new file is filled with zeros first
 }
 
 SETTINGS_OF_TESTS: Final[Mapping[str, str]] = {

@@ -36,10 +36,10 @@ SELECT part, next FROM fairlead_log.append($1, $2, $3);
 -- name: read
 -- The next batches of some partitions ($1) from their positions ($2): at most $3, until they have $4
 -- bytes. Before them there is a row for each partition: `next` is its next position, `time_ms` its
--- first, `keys` its round of cleanup, and `stored_values` is not null if a tombstone was removed
--- that this reader, which began in round $5, has possibly missed. One statement, so that all of it is from one
--- snapshot. Bytes count before compression. If they are unknown, those that are stored are found without
--- reading them.
+-- first, `keys` its round of cleanup, and `stored_values` is not null if a tombstone was removed that
+-- this reader, which began in round $5, has possibly missed. One statement, so that all of it is from
+-- one snapshot. Bytes before compression count. Where they are unknown, those that are stored count,
+-- which are found without reading the values.
 WITH wanted AS MATERIALIZED (
     SELECT w.part, w.position, w.ordinal, p.first, p.next, p.round,
            CASE WHEN w.position < p.buried AND w.since < p.buried_round
