@@ -22,7 +22,7 @@ from fairlead_common.log.opening import maintain_log, open_log
 from fairlead_common.log.postgres.connection import Link
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.postgres.notifications import Notifier
-from fairlead_common.log.postgres.statements import MIGRATIONS, PACKAGE
+from fairlead_common.log.postgres.statements import MIGRATIONS, PACKAGE, SQL
 from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS, Record, Topic
 from fairlead_common.service import clock
 from tests.contract.log.beds import a_name
@@ -280,6 +280,9 @@ async def test_long_values_are_stored_compressed_and_reads_count_what_they_retur
         "SELECT sum(pg_column_size(stored_values)) FROM fairlead_log.batches"
     )
     assert stored < 8 * len(text) / 50
+    part = await connection.fetchval("SELECT part FROM fairlead_log.parts")
+    _, *batches = await connection.fetch(SQL["read"], [part], [0], 100, 3 * len(text), [0])
+    assert len(batches) == 3  # the server sends no more than the reader returns
     reader = await log.reader(topic.name, await log.start_positions(topic.name))
     sizes = []
     while batch := (await reader.read(bytes_max=3 * len(text), wait_s=0)).entries:

@@ -2,7 +2,7 @@
 
 As in Kafka, what one append adds to a partition is stored together, in arrays of keys and values.
 So a record needs no row and no entries of indexes of its own. Long values are compressed one by
-one, so that the server can remove those of a batch that are superseded.
+one, so that the server can remove superseded values from a batch.
 """
 
 import itertools
@@ -17,7 +17,7 @@ BATCH_RECORDS_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 262_144
 """A batch ends with the record that reaches one of these: it is read, and compacted, as a whole."""
 COMPRESSED_BYTES_MIN: Final = 4_096
-"""To compress a shorter value takes longer than to store it: 13 us, most of it to begin."""
+"""A shorter value is stored as it is: zstd takes 13 us to begin, however short a value is."""
 LEVEL: Final = 1
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 """A stored value that begins with the magic number of zstd is compressed."""
@@ -57,13 +57,7 @@ def pack(parts: Mapping[int, Sequence[Record]]) -> list[NewBatch]:
         for some, size in _cut(records):
             following -= len(some)
             keys = [record.key for record in some]
-            stored = [
-                value
-                if (value := record.value) is None
-                or (len(value) < COMPRESSED_BYTES_MIN and value[:4] != MAGIC)
-                else zstd.compress(value, LEVEL)
-                for record in some
-            ]
+            stored = [_store(record.value) for record in some]
             packed.append(NewBatch(part, following, stored.count(None), keys, stored, size))
     return packed
 
@@ -85,13 +79,7 @@ def unpack(batch: StoredBatch, partition: int, position: int) -> list[Entry]:
     first = batch.next - len(batch.keys)
     skipped = max(0, position - first)
     return [
-        Entry(
-            partition,
-            at,
-            key,
-            stored if stored is None or stored[:4] != MAGIC else _decompress(stored),
-            batch.time_ms,
-        )
+        Entry(partition, at, key, _load(stored), batch.time_ms)
         for at, key, stored in itertools.islice(
             zip(itertools.count(first), batch.keys, batch.stored_values, strict=False),
             skipped,
@@ -101,8 +89,17 @@ def unpack(batch: StoredBatch, partition: int, position: int) -> list[Entry]:
     ]
 
 
-def _decompress(stored: bytes) -> bytes:
+def _store(value: bytes | None) -> bytes | None:
+    """The value as it is stored: compressed if it is long, or would be taken for compressed."""
+    if value is None or (len(value) < COMPRESSED_BYTES_MIN and value[:4] != MAGIC):
+        return value
+    return zstd.compress(value, LEVEL)
+
+
+def _load(stored: bytes | None) -> bytes | None:
     """The value; if it is damaged or too long, what is stored, which no reader can decode."""
+    if stored is None or stored[:4] != MAGIC:
+        return stored
     decompressor = zstd.ZstdDecompressor()
     try:
         value = decompressor.decompress(stored, max_length=RECORD_BYTES_MAX + 1)
