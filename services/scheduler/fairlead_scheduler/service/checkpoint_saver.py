@@ -17,7 +17,7 @@ from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
-from fairlead_scheduler.state.specs import SPECS_PER_SAVE_MAX
+from fairlead_scheduler.state.specs import SPECS_PER_SAVE_MAX, SPECS_UNSAVED_MAX
 from fairlead_scheduler.store import checkpoint
 
 PAUSE_FACTOR: Final = 10.0
@@ -69,7 +69,7 @@ class CheckpointSaver:
             parts = CheckpointParts(state.view, self._names, self._saved)
         is_saved = False
         while not parts.is_done:
-            await self.save_specs()
+            await self.save_specs(SPECS_PER_SAVE_MAX)
             async with state.fold_lock:
                 changes = parts.take_next()
                 nodes, state.clusters.unsaved = state.clusters.unsaved, []
@@ -84,11 +84,11 @@ class CheckpointSaver:
             is_saved = True
         return is_saved
 
-    async def save_specs(self) -> None:
-        """Save the oldest submissions while more than `SPECS_PER_SAVE_MAX` are unsaved."""
+    async def save_specs(self, unsaved_max: int = SPECS_UNSAVED_MAX) -> None:
+        """Save the oldest submissions, in parts, while more than `unsaved_max` are unsaved."""
         state = self._state
         specs = state.view.specs
-        while len(specs.unsaved) > SPECS_PER_SAVE_MAX:
+        while len(specs.unsaved) > unsaved_max:
             async with state.fold_lock:
                 saving = specs.begin_save(SPECS_PER_SAVE_MAX)
             if saving is not None:

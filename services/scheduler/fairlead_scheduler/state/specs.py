@@ -26,6 +26,10 @@ CACHED_MAX: Final = 50_000
 SPECS_PER_SAVE_MAX: Final = 25_000
 """Submissions that are saved together."""
 
+SPECS_UNSAVED_MAX: Final = 75_000
+"""Submissions that wait in memory for the next checkpoint, about 50 MB. Beyond it the oldest are
+saved ahead of it. Those of jobs that end before the checkpoint are then never written."""
+
 
 MessagePlace = tuple[bytes, int]
 """A message of submissions only, and the index of a submission in it."""
