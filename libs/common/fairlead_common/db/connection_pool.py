@@ -99,13 +99,12 @@ async def open_pool(
     size_max: int = 8,
     connect_s_max: float = CONNECT_S_MAX,
     name: str = "fairlead",
-    is_reset: bool = True,
     query_s_max: float | None = None,
 ) -> Pool:
     """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound.
 
-    Not `is_reset`: users of a connection leave no setting, lock or cursor of the session behind,
-    which saves a statement after each use. Transactions are always rolled back. `query_s_max`: the
+    Users of a connection leave no setting, lock or cursor of the session behind, so it is not reset
+    after each use, which saves a statement. Transactions are always rolled back. `query_s_max`: the
     database ends a statement after this (`asyncpg.QueryCanceledError`).
     """
     limit = {} if query_s_max is None else {"statement_timeout": f"{query_s_max * 1000:.0f}"}
@@ -116,7 +115,7 @@ async def open_pool(
             min_size=1,
             max_size=size_max,
             command_timeout=STATEMENT_S_MAX,
-            reset=None if is_reset else _reset_nothing,
+            reset=_reset_nothing,
             server_settings={"application_name": name, **PLANNING, **limit},
         )
 

@@ -110,7 +110,6 @@ class Service:
                 _prefer_indexes(settings.database_url),
                 size_max=OWN_CONNECTIONS,
                 name="fairlead-lookout",
-                is_reset=False,
             )
             stack.push_async_callback(pool.close)
             await migrate_schema(pool)
@@ -307,7 +306,6 @@ async def _open_reading_pool(
         _prefer_indexes(settings.database_url),
         size_max=size_max,
         name="fairlead-lookout",
-        is_reset=False,
         query_s_max=query_s,
     )
     stack.push_async_callback(pool.close)
