@@ -19,7 +19,7 @@ from fairlead_airflow.hook import DEFAULT_CONNECTION, FairleadHook, ServerAddres
 from fairlead_airflow.jobs import job_names, job_results
 from fairlead_airflow.jobs.job_names import TaskKey
 from fairlead_airflow.links import KEY, JobSetLink, build_job_set_url
-from fairlead_airflow.trigger import FairleadJobSetTrigger
+from fairlead_airflow.trigger import INVALID_JOBS, FairleadJobSetTrigger
 
 LOG_LINES: Final = 1_000
 TIMED_OUT: Final = "execution_timeout of the last try of the task in Airflow has passed"
@@ -82,7 +82,7 @@ class FairleadSubmitOperator(BaseOperator):
             # Airflow calls `on_kill` now.
             self._leaves_jobs = has_retry(context)
             raise
-        except (errors.Invalid, errors.TooLarge, msgspec.ValidationError) as error:
+        except INVALID_JOBS as error:
             raise AirflowFailException(f"The jobs are not valid: {error}") from error
 
     def _submit_and_wait(self, context: Context) -> Any:
@@ -158,7 +158,10 @@ class FairleadSubmitOperator(BaseOperator):
         return msgspec.convert(jobs, list[Job])
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Return the ended jobs. Raises `AirflowException` if one did not succeed."""
+        """Return the ended jobs. Raises `AirflowException` if one did not succeed, and
+        `AirflowFailException` if they are not valid."""
+        if event.get("invalid"):
+            raise AirflowFailException(event["failure"])
         if event["failure"]:
             raise AirflowException(event["failure"])
         return event["value"]

@@ -16,6 +16,8 @@ from fairlead_airflow.hook import FairleadHook, ServerAddress, open_client
 from fairlead_airflow.jobs import function_jobs, job_results, live_logs, shared_events
 from fairlead_airflow.jobs.shared_events import JobSetEvents
 
+INVALID_JOBS: Final = (errors.Invalid, errors.TooLarge, msgspec.ValidationError)
+"""Errors of jobs that another try would not change."""
 ENDED_IN_AIRFLOW: Final = "the task was ended in Airflow"
 """The reason for which a trigger cancels its jobs."""
 
@@ -29,7 +31,8 @@ class FairleadJobSetTrigger(BaseTrigger):
     `ends_task` the task ends without a worker; otherwise it continues with
     `{"value": ..., "failure": "..."}`. The value is what the task returns: with `reads_result`
     what the function of the only job returned, else the jobs, or for a job set the number of jobs
-    by state.
+    by state. A task whose jobs are not valid always continues, with `"invalid": True`: only a
+    worker can fail it without a retry.
     """
 
     def __init__(
@@ -81,11 +84,12 @@ class FairleadJobSetTrigger(BaseTrigger):
         try:
             address = await FairleadHook(self.fairlead_conn_id).read_address_async()
             outcome = await self.wait(address)
+        except INVALID_JOBS as error:
+            failure = f"The jobs are not valid: {error}"
+            outcome = {"value": None, "failure": failure, "invalid": True}
         except errors.FairleadError as error:
             outcome = {"value": None, "failure": f"Fairlead refused a request: {error}"}
-        except msgspec.ValidationError as error:
-            outcome = {"value": None, "failure": f"The jobs are not valid: {error}"}
-        if not self.ends_task:
+        if not self.ends_task or outcome.get("invalid"):
             yield TriggerEvent(outcome)
         elif outcome["failure"]:
             self.log.error("%s", outcome["failure"])

@@ -152,6 +152,11 @@ def test_jobs_that_are_not_valid_fail_the_task_without_a_retry(
     run = DagRun(airflow, "one_job", {"command": ["x" * 70_000]})
     assert run.wait_for_task("job", "failed")["try_number"] == 1
     assert jobs_of(client, run) == []
+    run = DagRun(airflow, "mapped_late", {"late": [["x" * 70_000], ["true"]]})
+    assert run.wait_for_end() == "failed"
+    tasks = run.mapped_tasks("late")
+    assert [(task["state"], task["try_number"]) for task in tasks] == [("failed", 1)] * 2
+    assert jobs_of(client, run, "late") == []
 
 
 def test_retry_waits_for_the_job_of_a_killed_worker(
