@@ -253,6 +253,30 @@ async def test_a_failed_write_also_discards_the_batch_folded_on_top_of_it(
         assert types == [*once, "submitted"]
 
 
+async def test_a_batch_whose_connection_was_lost_is_folded_again_by_the_same_process(
+    fresh_database: str, valkey_url: str
+) -> None:
+    connection = await asyncpg.connect(fresh_database)
+    backend = "FROM pg_stat_activity WHERE application_name = 'fairlead-lookout-fold'"
+
+    async def writes() -> bool:
+        found = await connection.fetchval(f"SELECT wait_event_type {backend}")
+        return bool(found == "Lock")
+
+    async with running(fresh_database, valkey_url) as harness:
+        await states(harness, await harness.append_events(submitted("a"), leased("a")))
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE fairlead_lookout.queue_counts")
+            await harness.append_events(pending("a"), started("a"))
+            await until_read(writes)
+            assert await connection.fetchval(f"SELECT pg_terminate_backend(pid) {backend}")
+        after = await harness.append_events(*succeeded("a"))
+        assert await states(harness, after) == {"SUCCEEDED": 1}
+        types = [event["type"] for event in await harness.lines("/jobsets/q/s/events")]
+        assert types == ["submitted", "leased", "pending", "running", "succeeded", "finished"]
+    await connection.close()
+
+
 async def test_partitions_are_shared_and_taken_over_by_the_last_process(
     fresh_database: str, valkey_url: str
 ) -> None:

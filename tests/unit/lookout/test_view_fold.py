@@ -360,18 +360,6 @@ def test_a_held_job_is_released_once() -> None:
     assert view.types() == ["submitted", "queued"]
 
 
-def test_a_batch_does_not_change_the_known_records() -> None:
-    view = PlainView()
-    view.fold(message(0, submitted("a"), leased("a")))
-    known = view.known([message(1, running("a"))])
-    before = known.jobs[job_id("a")]
-    view_fold.fold_messages(known, [message(1, running("a"), *succeeded("a"))])
-    assert before.state == "LEASED"
-    assert before.latest is not None
-    assert before.latest.state == "LEASED"
-    assert view.counts() == {"LEASED": 1}
-
-
 def test_no_two_events_have_the_same_id() -> None:
     view = PlainView()
     view.fold(message(4, submitted("a"), submitted("b")), message(9, leased("a")))

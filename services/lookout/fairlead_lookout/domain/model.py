@@ -1,9 +1,7 @@
 """The records of jobs, runs and job sets that the fold changes.
 
-The fold (see `view_fold.py`) copies a record before it changes it, so a batch that could not be
-written leaves no trace. States are the words of `lifecycle.JobState` and
-`lifecycle.RunState` as plain text: a fold of 10,000 events a second hashes them all the time.
-All times are the log's append times in ms (UTC).
+States are the words of `lifecycle.JobState` and `lifecycle.RunState` as plain text: a fold of 10,000
+events a second hashes them all the time. All times are the log's append times in ms (UTC).
 """
 
 from collections.abc import Mapping, Sequence
@@ -213,7 +211,8 @@ class BulkProgress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StoredRecords(msgspec.Struct, frozen=True):
-    """The records of the view that a batch of messages refers to.
+    """The records of the view that a batch of messages refers to. The fold changes jobs and runs in
+    place.
 
     `jobs`: by id, with their newest runs; `older_runs`: others; `job_sets`: of the messages and of
     all jobs. `candidates`: for a message (partition, position) with a bulk request, the ids of jobs

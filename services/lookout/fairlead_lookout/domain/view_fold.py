@@ -70,9 +70,11 @@ _Handler: TypeAlias = Callable[["JobFold", Any], Iterator[None] | None]
 
 
 class JobFold:
-    """The fold of one batch: copies of the changed records, and the public events.
+    """The fold of one batch: the changed records, and the public events.
 
-    Nothing that it makes refers to it, so the records of a batch need no collector of garbage.
+    Stored jobs and runs are changed in place, because copies of them took a sixth of the time of a
+    fold. If a batch is not written, the caller forgets what it has in memory. Nothing that a fold
+    makes refers to it, so the records of a batch need no collector of garbage.
     """
 
     _handlers: ClassVar[dict[type[events.Event], _Handler]] = {}
@@ -440,24 +442,22 @@ class JobFold:
                 job.started_ms = time_ms
             self._writer.write_step(job_set, _RUN_EVENTS[to], job.id, run)
 
-    # The records, copied before their first change.
+    # The records that this batch changes.
 
     def _find(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id) or self._stored.jobs.get(job_id)
 
     def _edit(self, job_id: str) -> Job | None:
-        job, stored = self._jobs.get(job_id), self._stored.jobs.get(job_id)
-        if job is not None or stored is None:
-            return job
-        latest = None if stored.latest is None else msgspec.structs.replace(stored.latest)
-        self._jobs[job_id] = job = msgspec.structs.replace(stored, latest=latest)
+        job = self._jobs.get(job_id)
+        if job is None and (job := self._stored.jobs.get(job_id)) is not None:
+            self._jobs[job_id] = job
         return job
 
     def _older_run(self, job_id: str, number: int) -> Run | None:
         key = (job_id, number)
         run = self._older_runs.get(key)
-        if run is None and key in self._stored.older_runs:
-            run = self._older_runs[key] = msgspec.structs.replace(self._stored.older_runs[key])
+        if run is None and (run := self._stored.older_runs.get(key)) is not None:
+            self._older_runs[key] = run
         return run
 
     def _move(self, job: Job, job_set: JobSet, event: events.AnyEvent) -> bool:

@@ -1,7 +1,7 @@
 """The jobs and job sets that the fold has in memory; the least recently used are evicted first.
 
 Valid only while this process holds the locks of the partitions: written through, and emptied when
-the locks are lost.
+the locks are lost or a batch was not written.
 """
 
 from collections import OrderedDict
