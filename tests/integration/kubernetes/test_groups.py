@@ -14,7 +14,8 @@ from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.leases import GroupMembers, Lease, LeasedMember, LiveMember
 from fairlead_common.log.protocol import Entry
 from fairlead_common.service import clock
-from fairlead_executor.domain.executor_state import FULL_PASS_MS, ExecutorState
+from fairlead_executor.domain.executor_state import ExecutorState
+from fairlead_executor.domain.reconciliation import FULL_PASS_MS
 from tests.integration.kubernetes.conftest import RealWorld
 from tests.integration.kubernetes.test_permissions import apply_manifest, use_account
 from tests.unit.executor.kubernetes.world import make_lease

@@ -20,7 +20,6 @@ from fairlead_common.log.protocol import Entry
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.domain.cluster_protocol import GroupFile
 from fairlead_executor.domain.executor_state import ExecutorState
-from fairlead_executor.domain.reconciliation import Create
 from tests.unit.executor.build import job, lease, run
 from tests.unit.executor.test_executor_state import entries, node
 
@@ -70,7 +69,7 @@ class World:
         """One turn; the names of the runs that it creates."""
         plan = self.state.plan(now_ms)
         self.state.apply(plan, now_ms)
-        return [action.run for action in plan.actions if isinstance(action, Create)]
+        return [create.run for create in plan.actions.creates]
 
 
 def member(
@@ -111,7 +110,7 @@ def test_a_member_that_waits_can_be_stopped() -> None:
     assert world.turn() == []
     world.read(lease("b", desired_state=DesiredState.STOP, reason="enough"))
     assert world.turn() == []
-    reports = world.state.plan(1).reports
+    reports = world.state.plan(1).actions.reports
     assert [type(report.event) for report in reports] == [ev.JobRunStopped]
 
 
@@ -191,7 +190,7 @@ def test_only_members_of_groups_report_their_address() -> None:
     world.turn()
     found = {
         report.run: report.event.address
-        for report in world.state.plan(5_000).reports
+        for report in world.state.plan(5_000).actions.reports
         if isinstance(report.event, ev.JobRunRunning)
     }
     assert found == {run("a"): "n0", run("c"): ""}

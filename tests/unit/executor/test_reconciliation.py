@@ -12,15 +12,12 @@ from fairlead_common.domain.records.leases import DesiredState
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
 from fairlead_executor.domain.reconciliation import (
+    FULL_PASS_MS,
     REPEAT_REPORT_MS,
-    Action,
-    Create,
+    Actions,
     DesiredRun,
     PendingReported,
-    PreventStart,
-    Remove,
     Report,
-    Stop,
     reconcile,
 )
 from tests.unit.executor.build import job, lease, pod, run, wanted
@@ -37,25 +34,29 @@ class Case(msgspec.Struct):
     closing_s: int | None = None
 
 
-def short(action: Action) -> str:
-    """An action as a test writes it; jobs by the first letter of their id."""
-    match action:
-        case Report(name, event):
-            more = ""
-            match event:
-                case ev.JobRunFailed():
-                    more = f" {event.category.value}"
-                case ev.JobRunStopped():
-                    more = f" {event.reason}"
-            return f"tell {type(event).__name__.removeprefix('JobRun').lower()} {name[0]}{more}"
-        case Create(_, a_lease):
-            return f"create {a_lease.job_id[0]}"
-        case Stop(name, grace_s, end):
-            return f"stop {name[0]} {grace_s}s {end.kind.value} {end.reason}".rstrip()
-        case PreventStart(name, end):
-            return f"rule out {name[0]} {end.kind.value}"
-        case Remove(name):
-            return f"remove {name[0]}"
+def short(actions: Actions) -> list[str]:
+    """Reports and actions as a test writes them; jobs by the first letter of their id."""
+    return [
+        *map(short_report, actions.reports),
+        *(f"create {create.lease.job_id[0]}" for create in actions.creates),
+        *(
+            f"stop {stop.run[0]} {stop.grace_s}s {stop.end.kind.value} {stop.end.reason}".rstrip()
+            for stop in actions.stops
+        ),
+        *(f"rule out {each.run[0]} {each.end.kind.value}" for each in actions.preventions),
+        *(f"remove {removed[0]}" for removed in actions.removes),
+    ]
+
+
+def short_report(report: Report) -> str:
+    """A report as a test writes it."""
+    event, more = report.event, ""
+    match event:
+        case ev.JobRunFailed():
+            more = f" {event.category.value}"
+        case ev.JobRunStopped():
+            more = f" {event.reason}"
+    return f"tell {type(event).__name__.removeprefix('JobRun').lower()} {report.run[0]}{more}"
 
 
 FAILED = pods.failed(FailureCategory.EXIT_CODE, "x", 3)
@@ -203,7 +204,8 @@ def test_reconcile(case: Case) -> None:
     observed = {each.run: each for each in case.pods}
     only = sorted(desired.keys() | observed.keys())
     actions = reconcile(desired, observed, NOW_MS, only=only, closing_s=case.closing_s)
-    assert [short(action) for action in actions] == list(case.want)
+    assert short(actions) == list(case.want)
+    assert actions.count == len(case.want)
 
 
 def sorted_by_job(several: Sequence[DesiredRun]) -> list[DesiredRun]:
@@ -213,11 +215,19 @@ def sorted_by_job(several: Sequence[DesiredRun]) -> list[DesiredRun]:
 def test_all_runs_are_reconciled_by_default() -> None:
     desired = {run("a"): wanted(lease("a"))}
     actions = reconcile(desired, {run("b"): pod("b")}, NOW_MS)
-    assert sorted(short(action) for action in actions) == [
+    assert short(actions) == [
+        "tell pending a",
         "create a",
         "stop b 30s stopped no lease requires this run",
-        "tell pending a",
     ]
+
+
+def test_a_run_is_examined_again_at_its_maximum_run_time_if_no_full_pass_comes_before() -> None:
+    desired = {run("a"): wanted(lease("a", runtime_s_max=60), running_reported=True)}
+    due_ms = NOW_MS + FULL_PASS_MS
+    for more_ms, deadlines in ((0, [(due_ms, run("a"))]), (1, [])):
+        observed = {run("a"): pod("a", started_ms=due_ms + more_ms - 60_000)}
+        assert reconcile(desired, observed, NOW_MS).deadlines == deadlines
 
 
 def test_every_kind_of_end_has_its_own_report() -> None:

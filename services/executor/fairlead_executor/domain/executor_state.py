@@ -10,16 +10,16 @@ covers only runs that changed or are due; every `FULL_PASS_MS` it covers all of 
 """
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final, assert_never
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import GroupId, RunId
+from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Avoidance, Heartbeat, LeaderHeartbeat, Node
-from fairlead_common.domain.records.leases import DesiredState, GroupMembers, Lease
+from fairlead_common.domain.records.leases import GroupMembers, Lease
 from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
 from fairlead_executor.domain import armada_names as armada
@@ -27,21 +27,16 @@ from fairlead_executor.domain import environment, report_records
 from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.group_members import Groups
 from fairlead_executor.domain.reconciliation import (
-    Action,
+    FULL_PASS_MS,
+    Actions,
     Create,
     DesiredRun,
     PendingReported,
-    PreventStart,
-    Remove,
     Report,
-    Stop,
-    deadline_ms,
     reconcile,
 )
 from fairlead_executor.domain.start_failures import JobSet, StartFailures, mark_avoided
 
-FULL_PASS_MS: Final = 10_000
-"""All runs are examined at least this often (ms)."""
 RUNS_PER_PASS_MAX: Final = 10_000
 NODES_PER_PASS_MAX: Final = 5_000
 WAITING_LEASES_MAX: Final = 50_000
@@ -62,12 +57,11 @@ NO_TEMPLATE: Final[dict[str, object]] = {
 class ReconcilePlan(msgspec.Struct, frozen=True):
     """What to append, and what to do on the cluster afterwards.
 
-    `reports` are also among the `actions`. `full`: it covers all runs.
+    `full`: it covers all runs.
     """
 
     records: list[Record]
-    actions: list[Action]
-    reports: list[Report]
+    actions: Actions
     nodes: dict[str, Node | None]
     heartbeat: Heartbeat | None
     full: bool = False
@@ -75,7 +69,7 @@ class ReconcilePlan(msgspec.Struct, frozen=True):
     @property
     def empty(self) -> bool:
         """Whether there is nothing to report and nothing to do."""
-        return not self.records and not self.actions
+        return not self.records and not self.actions.count
 
 
 class ExecutorState:
@@ -105,8 +99,10 @@ class ExecutorState:
         self._armada_names = armada_names
         self._heartbeat_at_ms: int | None = None
         self._full_ms: int | None = None
-        self._dirty: dict[RunId, None] = {}
-        self._pending_unreported: dict[RunId, int] = {}
+        self._dirty: list[RunId] = []
+        """The runs to examine; some of them several times."""
+        self._unreported: set[int] = set()
+        """Positions of the leases that are not reported pending."""
         self._waiting_for: dict[RunId, set[RunId]] = {}
         self._deadlines: Timers[RunId] = Timers()
         self._known_nodes: dict[str, Node] = {}
@@ -133,13 +129,13 @@ class ExecutorState:
         """
         waiting = frozenset(before.leases_waiting) if before is not None else frozenset()
         taken_to = before.leases_position if before is not None else 0
-        self.desired, self._pending_unreported, self._waiting_for = {}, {}, {}
+        self.desired, self._unreported, self._waiting_for = {}, set(), {}
         self._groups = Groups()
         self.fold_leases(newest, position)
-        for run, wanted in self.desired.items():
+        for wanted in self.desired.values():
             if wanted.position < taken_to and wanted.position not in waiting:
                 wanted.pending_reported = PendingReported.BEFORE
-                self._pending_unreported.pop(run, None)
+                self._unreported.discard(wanted.position)
         self._known_nodes = {node.name: node for node in nodes}
         self._start_failures.restore(self._known_nodes.values())
         self._nodes_seen = None
@@ -148,68 +144,68 @@ class ExecutorState:
     def fold_leases(self, entries: Iterable[Entry], position: int) -> None:
         """Fold entries of the lease topic. Repeated entries change nothing."""
         runs: list[RunId] = []
-        ended: list[RunId] = []
         for entry in entries:
-            group = leases.group_of(entry.key)
-            if group is not None:
-                self._fold_group(group, entry)
+            if entry.key.startswith(leases.GROUP_PREFIX):
+                self._fold_group(entry)
                 continue
             run = RunId(entry.key)
             runs.append(run)
             if entry.value is None:
                 self._drop_run(run)
-                ended.append(run)
-                continue
-            decoded = entry.decoded
-            lease = decoded if isinstance(decoded, Lease) else leases.decode(entry.value)
-            wanted = self.desired.get(run)
-            if wanted is not None:
-                self._drop_waiting(run, wanted.lease)
-                if lease.member is None:  # a lease that stops the run does not name it again
-                    lease = msgspec.structs.replace(lease, member=wanted.lease.member)
-                wanted.lease, wanted.position = lease, entry.position
             else:
-                wanted = self.desired[run] = DesiredRun(lease, entry.position)
-            self._groups.add_run(run, lease)
-            if (
-                lease.desired_state is DesiredState.STOP
-                or wanted.pending_reported is not PendingReported.NO
-            ):
-                self._pending_unreported.pop(run, None)
-            else:
-                self._pending_unreported[run] = entry.position
-                for other in lease.after:
-                    self._waiting_for.setdefault(RunId(other), set()).add(run)
+                decoded = entry.decoded
+                lease = decoded if isinstance(decoded, Lease) else leases.decode(entry.value)
+                self._fold_lease(run, lease, entry.position)
         self._mark_dirty(runs)
-        self._deadlines.unset(ended)
         self.position = position
 
-    def _fold_group(self, group: GroupId, entry: Entry) -> None:
+    def _fold_lease(self, run: RunId, lease: Lease, position: int) -> None:
+        """Add the lease of a run, or replace it."""
+        wanted = self.desired.get(run)
+        if wanted is None:
+            wanted = self.desired[run] = DesiredRun(lease, position)
+        else:
+            self._drop_waiting(run, wanted)
+            if lease.member is None:  # a lease that stops the run does not name it again
+                lease = msgspec.structs.replace(lease, member=wanted.lease.member)
+            wanted.lease, wanted.position = lease, position
+        if lease.member is not None:
+            self._groups.add_run(run, lease.member, lease.namespace)
+        if wanted.may_be_reported_pending:
+            self._unreported.add(position)
+            for other in lease.after:
+                self._waiting_for.setdefault(other, set()).add(run)
+
+    def _fold_group(self, entry: Entry) -> None:
         """Fold the members of a group, and examine its runs here that may have waited for them."""
+        group = leases.group_of(entry.key)
+        assert group is not None, f"{entry.key} is not the key of a group"
         decoded = entry.decoded
         members = decoded if isinstance(decoded, GroupMembers) else None
         if members is None and entry.value is not None:
             members = leases.decode_group(entry.value)
         runs = self._groups.fold_members(group, members)
-        self._dirty |= dict.fromkeys(run for run in runs if run in self._pending_unreported)
+        self._dirty += [run for run in runs if self.desired[run].may_be_reported_pending]
 
-    def _mark_dirty(self, runs: Collection[RunId]) -> None:
+    def _mark_dirty(self, runs: Iterable[RunId]) -> None:
         """Examine these runs, and those that wait for the end of one of them."""
-        self._dirty |= dict.fromkeys(runs)
+        self._dirty += runs
         if self._waiting_for:
             for run in runs:
-                self._dirty |= dict.fromkeys(self._waiting_for.get(run, ()))
+                self._dirty += self._waiting_for.get(run, ())
 
     def _drop_run(self, run: RunId) -> None:
         wanted = self.desired.pop(run, None)
-        self._pending_unreported.pop(run, None)
         if wanted is not None:
-            self._drop_waiting(run, wanted.lease)
-            self._groups.drop_run(run, wanted.lease)
+            self._drop_waiting(run, wanted)
+            if wanted.lease.member is not None:
+                self._groups.drop_run(run, wanted.lease.member)
 
-    def _drop_waiting(self, run: RunId, lease: Lease) -> None:
-        for other in lease.after:
-            waiting = self._waiting_for.get(RunId(other))
+    def _drop_waiting(self, run: RunId, wanted: DesiredRun) -> None:
+        """Forget what the run waits for, and that it is not reported pending."""
+        self._unreported.discard(wanted.position)
+        for other in wanted.lease.after:
+            waiting = self._waiting_for.get(other)
             if waiting is not None:
                 waiting.discard(run)
                 if not waiting:
@@ -229,10 +225,8 @@ class ExecutorState:
             only=self._due(now_ms, full=full),
             closing_s=self.closing_s,
         )
-        # Of another type, `isinstance` takes three times as long as this.
-        reports = [action for action in actions if type(action) is Report]
-        creates = [action for action in actions if type(action) is Create]
-        records = report_records.report_records(self.name, reports, self.desired)
+        self._deadlines.set(actions.deadlines)
+        records = report_records.report_records(self.name, actions.reports)
         nodes = self._changed_nodes(now_ms)
         records += [
             clusters.removed_node_record(self.name, name)
@@ -241,26 +235,23 @@ class ExecutorState:
             for name, node in nodes.items()
         ]
         heartbeat = None
-        if creates or nodes or self._heartbeat_is_due(now_ms):
-            heartbeat = self._heartbeat(now_ms, creates)
+        if actions.creates or nodes or self._heartbeat_is_due(now_ms):
+            heartbeat = self._heartbeat(now_ms, actions.creates)
             records.append(clusters.heartbeat_record(heartbeat))
-        return ReconcilePlan(records, actions, reports, nodes, heartbeat, full)
+        return ReconcilePlan(records, actions, nodes, heartbeat, full)
 
     def _is_full_pass_due(self, now_ms: int) -> bool:
         return self._full_ms is None or not 0 < self._full_ms - now_ms <= FULL_PASS_MS
 
     def _due(self, now_ms: int, *, full: bool) -> list[RunId]:
         """The runs to examine; what exceeds `RUNS_PER_PASS_MAX` follows with the next plan."""
-        self._dirty |= dict.fromkeys(self._deadlines.due(now_ms))
+        self._dirty += self._deadlines.due(now_ms)
         if full:
             self._full_ms = now_ms + FULL_PASS_MS
-            self._dirty |= dict.fromkeys(self.desired)
-            self._dirty |= dict.fromkeys(self.cluster.pods)
-        due = list(self._dirty)
-        if len(due) <= RUNS_PER_PASS_MAX:
-            self._dirty = {}
-            return due
-        self._dirty = dict.fromkeys(due[RUNS_PER_PASS_MAX:])
+            self._dirty += self.desired
+            self._dirty += self.cluster.pods
+        due = list(dict.fromkeys(self._dirty))
+        self._dirty = due[RUNS_PER_PASS_MAX:]
         return due[:RUNS_PER_PASS_MAX]
 
     def _changed_nodes(self, now_ms: int) -> dict[str, Node | None]:
@@ -290,8 +281,8 @@ class ExecutorState:
     def _heartbeat(self, now_ms: int, creates: Iterable[Create]) -> Heartbeat:
         """Names the leases that are not reported pending by this append: the next executor of this
         name needs them."""
-        reported = {create.run for create in creates}
-        waiting = sorted(at for run, at in self._pending_unreported.items() if run not in reported)
+        reported = {create.wanted.position for create in creates}
+        waiting = sorted(self._unreported - reported)
         return Heartbeat(
             executor=self.name,
             leases_position=self.position,
@@ -306,32 +297,23 @@ class ExecutorState:
 
     def apply(self, plan: ReconcilePlan, now_ms: int) -> None:
         """Note that the plan's records are in the log, and do its actions."""
-        self._note_reports(plan.reports, now_ms)
-        creates: list[Lease] = []
-        removes: list[RunId] = []
-        for action in plan.actions:
-            match action:
-                case Report():
-                    pass
-                case Create(run, lease):
-                    creates.append(self._with_environment(lease))
-                    self._drop_template(run)
-                case Remove(run):
-                    removes.append(run)
-                case Stop(run, grace_s, end):
-                    self.cluster.stop(run, grace_s, end)
-                case PreventStart(run, end, namespace):
-                    self.cluster.prevent_start(run, end, now_ms, namespace)
-                case _:
-                    assert_never(action)
+        actions = plan.actions
+        self._note_reports(actions.reports, now_ms)
+        for stop in actions.stops:
+            self.cluster.stop(stop.run, stop.grace_s, stop.end)
+        for prevention in actions.preventions:
+            run, end, namespace = prevention.run, prevention.end, prevention.namespace
+            self.cluster.prevent_start(run, end, now_ms, namespace)
+        creates = [self._with_environment(create.lease) for create in actions.creates]
         for file in self._groups.take_files(creates):
             self.cluster.write_group_file(file)
         if plan.full:
             self.cluster.retain_groups(self._groups.with_leases)
         if creates:
             self.cluster.create(creates, now_ms)
-        if removes:
-            self.cluster.remove(removes)
+            _drop_templates(actions.creates)
+        if actions.removes:
+            self.cluster.remove(actions.removes)
         for name, node in plan.nodes.items():
             if node is None:
                 self._known_nodes.pop(name, None)
@@ -341,45 +323,28 @@ class ExecutorState:
             self._heartbeat_at_ms = now_ms
 
     def _note_reports(self, reports: Iterable[Report], now_ms: int) -> None:
-        deadlines: list[tuple[int, RunId]] = []
-        ended: list[RunId] = []
+        # `match` takes longer: `isinstance` is slow for an object of another type.
         for report in reports:
-            run = report.run
-            wanted = self.desired.get(run)
-            if wanted is None:
+            wanted, pod, kind = report.wanted, report.pod, type(report.event)
+            if kind is ev.JobRunPending:
+                wanted.pending_reported = PendingReported.NOW
+                self._unreported.discard(wanted.position)
                 continue
-            match report.event:
-                case ev.JobRunPending():
-                    wanted.pending_reported = PendingReported.NOW
-                    self._pending_unreported.pop(run, None)
-                case ev.JobRunRunning():
-                    wanted.running_reported = True
-                    pod = self.cluster.pods.get(run)
-                    if pod is None:
-                        continue
-                    self._start_failures.note_start(pod.node, _job_set(wanted.lease))
-                    due_ms = deadline_ms(wanted, pod)
-                    if due_ms is not None:
-                        deadlines.append((due_ms, run))
-                case _:
-                    pod = self.cluster.pods.get(run)
-                    if pod is not None and not pod.live and not wanted.end_reported_ms:
-                        self._start_failures.note_end(pod, _job_set(wanted.lease), now_ms)
-                    wanted.end_reported_ms = now_ms
-                    ended.append(run)
-        self._deadlines.set(deadlines)
-        self._deadlines.unset(ended)
+            assert pod is not None, f"{report.run} has no pod"
+            if kind is ev.JobRunRunning:
+                wanted.running_reported = True
+                self._start_failures.note_start(pod.node, _job_set(wanted.lease))
+            else:
+                if not wanted.end_reported_ms:
+                    self._start_failures.note_end(pod, _job_set(wanted.lease), now_ms)
+                wanted.end_reported_ms = now_ms
 
     def _with_environment(self, lease: Lease) -> Lease:
         lease = environment.add_node_environment(lease, self._known_nodes.get(lease.node))
-        lease = environment.add_master_address(lease, self._groups.find_master_address(lease))
+        if lease.member is not None:
+            address = self._groups.find_master_address(lease.member)
+            lease = environment.add_master_address(lease, address)
         return armada.add_armada_names(lease) if self._armada_names else lease
-
-    def _drop_template(self, run: RunId) -> None:
-        """Free the memory of what is not needed once the pod was created: most of the lease."""
-        wanted = self.desired.get(run)
-        if wanted is not None:
-            wanted.lease = msgspec.structs.replace(wanted.lease, **NO_TEMPLATE)
 
     def begin_shutdown(self, grace_s: int) -> None:
         """Create no more runs, and stop all live ones with at most this grace."""
@@ -412,6 +377,13 @@ class ExecutorState:
     def live_pods(self) -> int:
         """Number of live pods."""
         return sum(pod.live for pod in self.cluster.pods.values())
+
+
+def _drop_templates(creates: Iterable[Create]) -> None:
+    """Free the memory of what is not needed once pods were created: most of a lease."""
+    for create in creates:
+        wanted = create.wanted
+        wanted.lease = msgspec.structs.replace(wanted.lease, **NO_TEMPLATE)
 
 
 def _job_set(lease: Lease) -> JobSet:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.ids import GroupId, RunId
-from fairlead_common.domain.records.leases import GroupMembers, Lease, LiveMember
+from fairlead_common.domain.records.leases import GroupMembers, Lease, LeasedMember, LiveMember
 from fairlead_executor.domain.cluster_protocol import GroupFile
 
 _encoder: Final = msgspec.json.Encoder()
@@ -46,23 +46,20 @@ class Groups:
         local = self._local.get(group)
         return () if local is None else local.namespaces
 
-    def add_run(self, run: RunId, lease: Lease) -> None:
-        """Add a run with a lease, if it is of a member of a group."""
-        member = lease.member
-        if member is not None:
-            new = _Local(member.name, member.service, {})
-            local = self._local.setdefault(member.group, new)
-            local.namespaces.setdefault(run, lease.namespace)
+    def add_run(self, run: RunId, member: LeasedMember, namespace: str) -> None:
+        """Add a run with a lease of a member."""
+        new = _Local(member.name, member.service, {})
+        local = self._local.setdefault(member.group, new)
+        local.namespaces.setdefault(run, namespace)
 
-    def drop_run(self, run: RunId, lease: Lease) -> None:
-        """Forget a run whose lease ended."""
-        group = None if lease.member is None else lease.member.group
-        local = None if group is None else self._local.get(group)
-        if group is None or local is None:
+    def drop_run(self, run: RunId, member: LeasedMember) -> None:
+        """Forget a run of a member whose lease ended."""
+        local = self._local.get(member.group)
+        if local is None:
             return
         local.namespaces.pop(run, None)
         if not local.namespaces:
-            del self._local[group]
+            del self._local[member.group]
 
     def take_files(self, creates: Iterable[Lease]) -> list[GroupFile]:
         """The files to write, before these runs are created."""
@@ -87,10 +84,9 @@ class Groups:
             service=local.service,
         )
 
-    def find_master_address(self, lease: Lease) -> str | None:
-        """The address of the master that the run needs, if that is another member and runs."""
-        member = lease.member
-        if member is None or member.master is None:
+    def find_master_address(self, member: LeasedMember) -> str | None:
+        """The address of the master that a run needs, if that is another member and runs."""
+        if member.master is None:
             return None
         known = self.members.get(member.group)
         master = None if known is None else known.find(*member.master)

@@ -92,7 +92,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     @property
     def live(self) -> bool:
         """Whether it possibly still holds its resources."""
-        return self.phase is not Phase.ENDED
+        return self.end is None
 
 
 def running(lease: Lease, pod: Pod) -> ev.JobRunRunning:

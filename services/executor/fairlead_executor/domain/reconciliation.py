@@ -34,6 +34,8 @@ from fairlead_common.domain.records.leases import DesiredState, GroupMembers, Le
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End, EndReport, Phase, Pod
 
+FULL_PASS_MS: Final = 10_000
+"""All runs are examined at least this often (ms)."""
 REPEAT_REPORT_MS: Final = 60_000
 """An end is reported again when its lease is still there after this time."""
 
@@ -58,6 +60,12 @@ class PendingReported(Enum):
     NOW = "by this executor"
 
 
+_STOP: Final = DesiredState.STOP
+_RUNNING: Final = Phase.RUNNING
+_NOT_REPORTED: Final = PendingReported.NO
+"""Members of enumerations are read three times as fast by these names."""
+
+
 class DesiredRun(msgspec.Struct, gc=False):
     """A lease, and what this executor has reported of its run. Only `ExecutorState` changes it.
 
@@ -71,15 +79,22 @@ class DesiredRun(msgspec.Struct, gc=False):
     running_reported: bool = False
     end_reported_ms: int = 0
 
+    @property
+    def may_be_reported_pending(self) -> bool:
+        """Whether the run can still be created."""
+        return self.pending_reported is _NOT_REPORTED and self.lease.desired_state is not _STOP
+
 
 RunReport = ev.JobRunPending | ev.JobRunRunning | EndReport
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """Append this to the log of the run's job set."""
+    """Append this to the log of the run's job set. `pod`: None as long as there is none."""
 
     run: RunId
     event: RunReport
+    wanted: DesiredRun
+    pod: Pod | None = None
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +102,7 @@ class Create(msgspec.Struct, frozen=True, gc=False):
 
     run: RunId
     lease: Lease
+    wanted: DesiredRun
 
 
 class Stop(msgspec.Struct, frozen=True, gc=False):
@@ -105,13 +121,25 @@ class PreventStart(msgspec.Struct, frozen=True, gc=False):
     namespace: str = "default"
 
 
-class Remove(msgspec.Struct, frozen=True, gc=False):
-    """Remove a pod that ended."""
+class Actions(msgspec.Struct):
+    """What to report, and what to do on the cluster afterwards, each in the order of runs.
 
-    run: RunId
+    `removes`: pods that ended. `deadlines`: when (ms) live runs have to be examined although
+    nothing changes, if that is within `FULL_PASS_MS`.
+    """
 
+    reports: list[Report] = []
+    creates: list[Create] = []
+    stops: list[Stop] = []
+    preventions: list[PreventStart] = []
+    removes: list[RunId] = []
+    deadlines: list[tuple[int, RunId]] = []
 
-Action = Report | Create | Stop | PreventStart | Remove
+    @property
+    def count(self) -> int:
+        """The number of reports and actions."""
+        on_cluster = len(self.creates) + len(self.stops) + len(self.preventions)
+        return len(self.reports) + on_cluster + len(self.removes)
 
 
 def reconcile(
@@ -122,57 +150,65 @@ def reconcile(
     groups: Mapping[GroupId, GroupMembers] = NO_GROUPS,
     only: Iterable[RunId] | None = None,
     closing_s: int | None = None,
-) -> list[Action]:
-    """Reports and actions, in order.
+) -> Actions:
+    """Reports and actions.
 
     `groups`: the live members of groups. `only`: examine these runs instead of all. `closing_s`:
     the executor shuts down and gives live pods at most this grace.
     """
     if only is None:
         only = [*desired, *(run for run in observed if run not in desired)]
-    actions: list[Action] = []
+    actions = Actions()
     for run in only:
         wanted, pod = desired.get(run), observed.get(run)
         if wanted is None:
             if pod is not None:
-                actions += _reconcile_unwanted(pod)
+                _reconcile_unwanted(actions, pod)
         elif pod is None:
-            may_start = closing_s is None and is_group_ready(wanted.lease, groups)
-            actions += _reconcile_without_pod(run, wanted, desired, observed, may_start)
-        elif pod.live:
-            actions += _reconcile_live(wanted, pod, now_ms, closing_s)
+            may_start = closing_s is None and _is_ready(wanted.lease, groups, desired, observed)
+            _reconcile_without_pod(actions, run, wanted, may_start)
+        elif pod.end is None:
+            _reconcile_live(actions, wanted, pod, now_ms, closing_s)
         else:
-            actions += _reconcile_ended(wanted, pod, now_ms)
+            _reconcile_ended(actions, wanted, pod, now_ms)
     return actions
 
 
-def _reconcile_unwanted(pod: Pod) -> list[Action]:
+def _reconcile_unwanted(actions: Actions, pod: Pod) -> None:
     if not pod.live:
-        return [Remove(pod.run)]
-    return [] if pod.stopping else [Stop(pod.run, pod.grace_s, _UNWANTED)]
+        actions.removes.append(pod.run)
+    elif not pod.stopping:
+        actions.stops.append(Stop(pod.run, pod.grace_s, _UNWANTED))
 
 
 def _reconcile_without_pod(
-    run: RunId,
-    wanted: DesiredRun,
-    desired: Mapping[RunId, DesiredRun],
-    observed: Mapping[RunId, Pod],
-    may_start: bool,
-) -> list[Action]:
+    actions: Actions, run: RunId, wanted: DesiredRun, may_start: bool
+) -> None:
     lease = wanted.lease
     if wanted.end_reported_ms:
-        return []  # the pod was removed after its end was reported
-    if lease.desired_state is DesiredState.STOP:
+        return  # the pod was removed after its end was reported
+    if lease.desired_state is _STOP:
         end = _requested_end(lease, "stopped before it started")
-        return [PreventStart(run, end, lease.namespace)]
-    if wanted.pending_reported is PendingReported.BEFORE:
-        return [PreventStart(run, _LOST, lease.namespace)]
-    if wanted.pending_reported is PendingReported.NOW:
-        return [PreventStart(run, _VANISHED, lease.namespace)]
-    if may_start and all(has_ended(other, desired, observed) for other in lease.after):
+        actions.preventions.append(PreventStart(run, end, lease.namespace))
+    elif wanted.pending_reported is not _NOT_REPORTED:
+        end = _LOST if wanted.pending_reported is PendingReported.BEFORE else _VANISHED
+        actions.preventions.append(PreventStart(run, end, lease.namespace))
+    elif may_start:
         pending = ev.JobRunPending(job_id=lease.job_id, run=lease.run)
-        return [Report(run, pending), Create(run, lease)]
-    return []
+        actions.reports.append(Report(run, pending, wanted))
+        actions.creates.append(Create(run, lease, wanted))
+
+
+def _is_ready(
+    lease: Lease,
+    groups: Mapping[GroupId, GroupMembers],
+    desired: Mapping[RunId, DesiredRun],
+    observed: Mapping[RunId, Pod],
+) -> bool:
+    """Whether the run waits for no other run."""
+    if lease.after and not all(has_ended(other, desired, observed) for other in lease.after):
+        return False
+    return lease.member is None or is_group_ready(lease, groups)
 
 
 def is_group_ready(lease: Lease, groups: Mapping[GroupId, GroupMembers]) -> bool:
@@ -203,27 +239,28 @@ def has_ended(
 
 
 def _reconcile_live(
-    wanted: DesiredRun, pod: Pod, now_ms: int, closing_s: int | None
-) -> list[Action]:
+    actions: Actions, wanted: DesiredRun, pod: Pod, now_ms: int, closing_s: int | None
+) -> None:
     lease = wanted.lease
-    actions: list[Action] = []
-    if pod.phase is Phase.RUNNING and not wanted.running_reported:
-        actions.append(Report(pod.run, pods.running(lease, pod)))
+    if not wanted.running_reported and pod.phase is _RUNNING:
+        actions.reports.append(Report(pod.run, pods.running(lease, pod), wanted, pod))
     if pod.stopping:
-        return actions
+        return
     if lease.spec and secret_values.has_sealed(bytes(lease.spec)):
-        actions.append(Create(pod.run, lease))
-    due_ms = deadline_ms(wanted, pod)
-    if lease.desired_state is DesiredState.STOP:
+        actions.creates.append(Create(pod.run, lease, wanted))
+    due_ms = _deadline_ms(lease, pod)
+    if lease.desired_state is _STOP:
         end = _requested_end(lease, "its lease says so")
-        actions.append(Stop(pod.run, lease.grace_s, end))
+        actions.stops.append(Stop(pod.run, lease.grace_s, end))
     elif due_ms is not None and due_ms <= now_ms:
         reason = f"it exceeded its maximum run time of {lease.runtime_s_max} s"
         end = pods.failed(FailureCategory.DEADLINE, reason)
-        actions.append(Stop(pod.run, lease.grace_s, end))
+        actions.stops.append(Stop(pod.run, lease.grace_s, end))
     elif closing_s is not None:
-        actions.append(Stop(pod.run, min(lease.grace_s, closing_s), pods.stopped(SHUTDOWN)))
-    return actions
+        end = pods.stopped(SHUTDOWN)
+        actions.stops.append(Stop(pod.run, min(lease.grace_s, closing_s), end))
+    elif due_ms is not None and due_ms <= now_ms + FULL_PASS_MS:
+        actions.deadlines.append((due_ms, pod.run))
 
 
 def _requested_end(lease: Lease, otherwise: str) -> End:
@@ -232,19 +269,19 @@ def _requested_end(lease: Lease, otherwise: str) -> End:
     return pods.stopped(reason) if lease.failure is None else pods.failed(lease.failure, reason)
 
 
-def deadline_ms(wanted: DesiredRun, pod: Pod) -> int | None:
+def _deadline_ms(lease: Lease, pod: Pod) -> int | None:
     """When a live pod reaches its maximum run time (ms, the cluster's clock)."""
-    limit_s = wanted.lease.runtime_s_max
+    limit_s = lease.runtime_s_max
     if limit_s is None or not pod.started_ms:
         return None
     return pod.started_ms + 1000 * limit_s
 
 
-def _reconcile_ended(wanted: DesiredRun, pod: Pod, now_ms: int) -> list[Action]:
+def _reconcile_ended(actions: Actions, wanted: DesiredRun, pod: Pod, now_ms: int) -> None:
     lease = wanted.lease
     if wanted.end_reported_ms and 0 <= now_ms - wanted.end_reported_ms < REPEAT_REPORT_MS:
-        return []
-    ended = Report(pod.run, pods.ended(lease.job_id, lease.run, pod))
+        return
     if pod.started_ms and not wanted.running_reported:
-        return [Report(pod.run, pods.running(lease, pod)), ended]
-    return [ended]
+        actions.reports.append(Report(pod.run, pods.running(lease, pod), wanted, pod))
+    ended = pods.ended(lease.job_id, lease.run, pod)
+    actions.reports.append(Report(pod.run, ended, wanted, pod))

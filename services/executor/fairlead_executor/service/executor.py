@@ -182,7 +182,7 @@ class Executor:
             self._plan_made.set()
             took_s = self._monotonic_s() - started_s
             if not self.state.has_more_due:
-                await asyncio.sleep(pause_after_s(len(plan.actions), took_s))
+                await asyncio.sleep(pause_after_s(plan.actions.count, took_s))
                 await self._wait_for_change(self.state.idle_s(self._clock_ms()))
 
     async def _reconcile(self) -> ReconcilePlan:
@@ -197,7 +197,7 @@ class Executor:
             self.state.apply(plan, self._clock_ms())
         metrics.LEASES.set(len(self.state.desired))
         metrics.PODS.set(len(self.state.cluster.pods))
-        for kind, count in Counter([type(report.event) for report in plan.reports]).items():
+        for kind, count in Counter([type(report.event) for report in plan.actions.reports]).items():
             metrics.REPORTS.labels(kind.__name__).inc(count)
         return plan
 

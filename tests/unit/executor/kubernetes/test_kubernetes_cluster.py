@@ -380,8 +380,7 @@ async def test_a_new_executor_completes_the_secret_of_a_pod_that_the_former_one_
     pod = world.cluster.pods[run]
     lease = make_lease(spec={"containers": [container]})
     wanted = DesiredRun(lease, 0, PendingReported.BEFORE, running_reported=True)
-    (create,) = reconcile({run: wanted}, {run: pod}, 0)
-    assert create == Create(run, lease)
+    assert reconcile({run: wanted}, {run: pod}, 0).creates == [Create(run, lease, wanted)]
     world.cluster.create([lease], 0)
     await world.until(lambda: world.server.find("secrets", run) is not None)
     assert world.server.requests["POST", "pods"] == 1
