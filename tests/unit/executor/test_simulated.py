@@ -2,15 +2,18 @@
 
 from typing import Final
 
+import msgspec
 import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
 from fairlead_executor.backends.simulated.behaviour import (
+    BEHAVIOURS_MAX,
     EXIT_CODE,
     FAILURE,
     SECONDS,
     START_SECONDS,
+    Behaviours,
     decide_behaviour,
 )
 from fairlead_executor.backends.simulated.settings import build_nodes
@@ -38,6 +41,23 @@ def test_annotations_set_the_duration_and_the_end() -> None:
 def test_an_invalid_time_is_ignored(text: str) -> None:
     does = decide_behaviour(run("a"), lease("a", annotations={SECONDS: text}), Simulation(min_s=4))
     assert does.run_ms == 4_000
+
+
+def test_runs_of_which_nothing_is_drawn_behave_as_their_annotations_say() -> None:
+    behaviours = Behaviours(Simulation(min_s=4))
+    for number in range(BEHAVIOURS_MAX + 2):
+        for annotations in ({SECONDS: str(number)}, {SECONDS: str(number), FAILURE: "oom"}):
+            a_lease = lease("a", annotations=annotations)
+            decided = decide_behaviour(run("a"), a_lease, Simulation(min_s=4))
+            assert behaviours.decide(run("a"), a_lease) == decided
+
+
+@pytest.mark.parametrize("setting", ["meanTailS", "failureRate", "returnRate"])
+def test_what_is_drawn_differs_between_runs_with_the_same_annotations(setting: str) -> None:
+    behaviours = Behaviours(msgspec.convert({setting: 0.5}, Simulation))
+    names = [f"a{number:05}b" for number in range(100)]
+    decided = [behaviours.decide(run(name), lease(name)) for name in names]
+    assert any(each != decided[0] for each in decided)
 
 
 def test_times_are_divided_by_the_speed() -> None:

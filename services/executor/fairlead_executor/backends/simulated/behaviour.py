@@ -26,6 +26,10 @@ FAILURE: Final = PREFIX + "failure"
 STOP_SECONDS: Final = PREFIX + "stop-seconds"
 """How long the run takes to end after a request to stop; at most its grace."""
 
+ANNOTATIONS: Final = (SECONDS, START_SECONDS, EXIT_CODE, FAILURE, STOP_SECONDS)
+BEHAVIOURS_MAX: Final = 1_000
+"""Most behaviours that are remembered: runs of one template have the same."""
+
 _RETURNED: Final = "returned"
 _CATEGORIES: Final = {category.value: category for category in FailureCategory}
 _SCALE: Final = 1 / 2**64
@@ -39,6 +43,30 @@ class Behaviour(msgspec.Struct, frozen=True, gc=False):
     stop_ms: int
     end: End
     starts: bool = True
+
+
+class Behaviours:
+    """The behaviours of the runs of one cluster: `decide_behaviour`, once for runs of which nothing
+    is drawn and whose annotations are the same."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._draws = bool(
+            simulation.mean_tail_s or simulation.failure_rate or simulation.return_rate
+        )
+        self._decided: dict[tuple[str | None, ...], Behaviour] = {}
+
+    def decide(self, run: RunId, lease: Lease) -> Behaviour:
+        """The behaviour of this run."""
+        if self._draws:
+            return decide_behaviour(run, lease, self._simulation)
+        texts = tuple(map(lease.annotations.get, ANNOTATIONS))
+        decided = self._decided.get(texts)
+        if decided is None:
+            if len(self._decided) == BEHAVIOURS_MAX:
+                self._decided.clear()
+            decided = self._decided[texts] = decide_behaviour(run, lease, self._simulation)
+        return decided
 
 
 def decide_behaviour(run: RunId, lease: Lease, simulation: Simulation) -> Behaviour:

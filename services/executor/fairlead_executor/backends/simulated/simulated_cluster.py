@@ -6,7 +6,7 @@ time of a simulation. Methods inject failures: nodes and pods can be lost, start
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from fairlead_common.domain.ids import GroupId, RunId, run_id
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor.backends.simulated.behaviour import Behaviour, decide_behaviour
+from fairlead_executor.backends.simulated.behaviour import Behaviour, Behaviours
 from fairlead_executor.backends.simulated.settings import Simulation
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import GroupFile
@@ -23,10 +23,14 @@ from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.domain.run_logs import LogEnd, LogEndRequest, LogRequest, NoLog
 
 _NEXT_S_MAX: Final = 60.0
+_CREATED: Final = Phase.CREATED
+_RUNNING: Final = Phase.RUNNING
+_ENDED: Final = Phase.ENDED
+"""Members of enumerations are read three times as fast by these names."""
 
 
 class _Run(msgspec.Struct, gc=False):
-    """A live pod and its behaviour. Events for an older `version` are ignored."""
+    """A pod and its behaviour, as long as it lives. Events for an older `version` are ignored."""
 
     pod: Pod
     behaviour: Behaviour
@@ -46,11 +50,12 @@ class SimulatedCluster:
     ) -> None:
         self._nodes = list(nodes)
         self._names = {node.name for node in nodes}
-        self._simulation = simulation
+        self._speed = simulation.speed
+        self._behaviours = Behaviours(simulation)
         self._clock_ms = clock_ms
         self._pods: dict[RunId, Pod] = {}
         self._runs: dict[RunId, _Run] = {}
-        self._events: dict[int, list[tuple[RunId, int]]] = {}
+        self._events: dict[int, list[tuple[_Run, int]]] = {}
         """By time (ms): runs, and the version for which their event is."""
         self._times: list[int] = []
         """A heap of these times."""
@@ -79,10 +84,9 @@ class SimulatedCluster:
         self._now_ms = max(self._now_ms, now_ms)
         while self._times and self._times[0] <= now_ms:
             due_ms = heapq.heappop(self._times)
-            for run, version in self._events.pop(due_ms):
-                live = self._runs.get(run)
-                if live is not None and live.version == version:
-                    self._apply(run, live, due_ms)
+            for live, version in self._events.pop(due_ms):
+                if live.version == version:
+                    self._apply(live, due_ms)
         self._changed_event.clear()
         self._nodes_changed = False
         changed, self._changed = self._changed, {}
@@ -119,12 +123,12 @@ class SimulatedCluster:
                 end = pods.failed(FailureCategory.ADMISSION, pods.NO_SERVICES)
                 self._put_ended(run, end, now_ms)
                 continue
-            behaviour = decide_behaviour(run, lease, self._simulation)
-            pod = Pod(run, Phase.CREATED, lease.node, grace_s=lease.grace_s)
+            behaviour = self._behaviours.decide(run, lease)
+            pod = Pod(run, _CREATED, lease.node, grace_s=lease.grace_s)
             live = self._runs[run] = _Run(pod, behaviour, behaviour.end)
-            self._put(run, pod)
+            self._put(pod)
             if not self.starts_paused:
-                self._schedule(now_ms + behaviour.start_ms, run, live)
+                self._schedule(now_ms + behaviour.start_ms, live)
         self._changed_event.set()
 
     def write_group_file(self, group: GroupFile) -> None:
@@ -138,7 +142,7 @@ class SimulatedCluster:
         live = self._runs.get(run)
         if live is None:
             return
-        grace_ms = round(grace_s * 1000 / self._simulation.speed)
+        grace_ms = round(grace_s * 1000 / self._speed)
         started = live.pod.phase is Phase.RUNNING
         due_ms = self._now_ms + (min(live.behaviour.stop_ms, grace_ms) if started else 0)
         if live.pod.stopping and due_ms >= live.stops_ms:
@@ -146,10 +150,10 @@ class SimulatedCluster:
         if not live.pod.stopping:
             live.end = end
             live.pod = msgspec.structs.replace(live.pod, stopping=True)
-            self._put(run, live.pod)
+            self._put(live.pod)
         live.version += 1
         live.stops_ms = due_ms
-        self._schedule(due_ms, run, live)
+        self._schedule(due_ms, live)
         self._changed_event.set()
 
     def prevent_start(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
@@ -161,9 +165,9 @@ class SimulatedCluster:
     def remove(self, runs: Sequence[RunId]) -> None:
         """See `Cluster`."""
         for run in runs:
-            if run not in self._runs:
-                self._pods.pop(run, None)
-                self._changed.pop(run, None)
+            pod = self._pods.get(run)
+            if pod is not None and not pod.live:
+                del self._pods[run]
 
     async def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
         """See `Cluster`."""
@@ -192,8 +196,8 @@ class SimulatedCluster:
         self._nodes = [node for node in self._nodes if node.name != name]
         self._names.discard(name)
         end = pods.failed(FailureCategory.NODE_LOST, f"the node {name} no longer exists")
-        for run in [run for run, live in self._runs.items() if live.pod.node == name]:
-            self._end(run, end, self._now_ms)
+        for live in [live for live in self._runs.values() if live.pod.node == name]:
+            self._end(live, end, self._now_ms)
         self._nodes_changed = True
         self._changed_event.set()
 
@@ -206,13 +210,16 @@ class SimulatedCluster:
 
     def fail(self, run: RunId, end: End) -> None:
         """End a live pod now, with this end."""
-        if run in self._runs:
-            self._end(run, end, self._now_ms)
+        live = self._runs.get(run)
+        if live is not None:
+            self._end(live, end, self._now_ms)
             self._changed_event.set()
 
     def lose_pod(self, run: RunId) -> None:
         """Remove a pod, live or ended, without an end."""
-        self._runs.pop(run, None)
+        live = self._runs.pop(run, None)
+        if live is not None:
+            live.version += 1
         if self._pods.pop(run, None) is not None:
             self._changed[run] = None
             self._changed_event.set()
@@ -220,52 +227,54 @@ class SimulatedCluster:
     def resume_starts(self) -> None:
         """Start the runs that were created while starts were paused."""
         self.starts_paused = False
-        for run, live in self._created():
-            self._schedule(self._now_ms + live.behaviour.start_ms, run, live)
+        for live in self._runs.values():
+            if live.pod.phase is Phase.CREATED and not live.pod.stopping:
+                self._schedule(self._now_ms + live.behaviour.start_ms, live)
         self._changed_event.set()
 
     # Internal.
 
-    def _created(self) -> Iterator[tuple[RunId, _Run]]:
-        for run, live in self._runs.items():
-            if live.pod.phase is Phase.CREATED and not live.pod.stopping:
-                yield run, live
-
-    def _apply(self, run: RunId, live: _Run, due_ms: int) -> None:
-        if live.pod.phase is Phase.CREATED and not live.pod.stopping and live.behaviour.starts:
-            live.pod = msgspec.structs.replace(
-                live.pod, phase=Phase.RUNNING, started_ms=due_ms, address=live.pod.node
-            )
-            self._put(run, live.pod)
-            self._schedule(due_ms + live.behaviour.run_ms, run, live)
-        else:
-            self._end(run, live.end, due_ms)
-
-    def _end(self, run: RunId, end: End, now_ms: int) -> None:
-        pod = self._runs.pop(run).pod
-        self._put(
-            run,
-            Pod(
-                run,
-                Phase.ENDED,
+    def _apply(self, live: _Run, due_ms: int) -> None:
+        pod = live.pod
+        if live.behaviour.starts and not pod.stopping and pod.phase is _CREATED:
+            live.pod = Pod(
+                pod.run,
+                _RUNNING,
                 pod.node,
-                started_ms=pod.started_ms,
-                ended_ms=now_ms,
-                stopping=pod.stopping,
+                started_ms=due_ms,
                 grace_s=pod.grace_s,
-                end=end,
-            ),
+                address=pod.node,
+            )
+            self._put(live.pod)
+            self._schedule(due_ms + live.behaviour.run_ms, live)
+        else:
+            self._end(live, live.end, due_ms)
+
+    def _end(self, live: _Run, end: End, now_ms: int) -> None:
+        pod = live.pod
+        del self._runs[pod.run]
+        live.version += 1
+        ended = Pod(
+            pod.run,
+            _ENDED,
+            pod.node,
+            started_ms=pod.started_ms,
+            ended_ms=now_ms,
+            stopping=pod.stopping,
+            grace_s=pod.grace_s,
+            end=end,
         )
+        self._put(ended)
 
     def _put_ended(self, run: RunId, end: End, now_ms: int) -> None:
-        self._put(run, Pod(run, Phase.ENDED, ended_ms=now_ms, end=end))
+        self._put(Pod(run, _ENDED, ended_ms=now_ms, end=end))
 
-    def _put(self, run: RunId, pod: Pod) -> None:
-        self._pods[run] = pod
-        self._changed[run] = None
+    def _put(self, pod: Pod) -> None:
+        self._pods[pod.run] = pod
+        self._changed[pod.run] = None
 
-    def _schedule(self, due_ms: int, run: RunId, live: _Run) -> None:
-        event = run, live.version
+    def _schedule(self, due_ms: int, live: _Run) -> None:
+        event = live, live.version
         at_that_time = self._events.get(due_ms)
         if at_that_time is None:
             self._events[due_ms] = [event]
