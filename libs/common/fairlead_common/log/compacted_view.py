@@ -112,8 +112,7 @@ class CompactedReader:
         self.topic = reader.topic
         self._log = log
         self._reader = reader
-        self._live = CompactedView(lambda _: True)
-        self._live.values = dict.fromkeys(live, True)
+        self._live = set(live)
         self._read_again = read_again
         self._time_ms = 0
 
@@ -150,8 +149,13 @@ class CompactedReader:
         if batch is None:
             batch = await self._read_from_start()
             self._read_again = False
-        self._time_ms = max((entry.time_ms for entry in batch.entries), default=self._time_ms)
-        self._live.fold(batch.entries)
+        for entry in batch.entries:
+            if entry.value is None:
+                self._live.discard(entry.key)
+            else:
+                self._live.add(entry.key)
+        if batch.entries:
+            self._time_ms = batch.entries[-1].time_ms
         return batch
 
     async def close(self) -> None:
@@ -161,7 +165,7 @@ class CompactedReader:
     async def _read_from_start(self) -> Batch:
         """The present state of the topic, as a batch of changes to what was read before."""
         found, positions = await read_newest_entries(self._log, self.topic)
-        removed = sorted(self._live.values.keys() - found.keys())
+        removed = sorted(self._live - found.keys())
         if removed:
             _logger.warning(
                 "%s was read again from its beginning: %d keys are no longer there, such as %s",
