@@ -214,6 +214,22 @@ def test_a_run_is_stopped_at_its_maximum_run_time_without_any_event() -> None:
     assert told(a_turn) == ["JobRunFailed a"]
 
 
+def test_a_maximum_run_time_that_ends_after_the_next_full_pass_is_enforced_in_time() -> None:
+    state = begun(simulated(), lease("a", runtime_s_max=14, annotations={SECONDS: "60"}))
+    turn(state, 1_000)
+    turn(state, 1_001)
+    turn(state, 11_000)
+    assert state.idle_s(11_000) == 4.0
+    turn(state, 15_000)
+    assert state.cluster.pods[run("a")].stopping
+
+
+def test_a_run_that_changed_twice_is_examined_once() -> None:
+    state = begun(simulated(), lease("a"))
+    state.fold_leases(entries(lease("a"), at=1), 2)
+    assert told(turn(state, 0)) == ["JobRunPending a"]
+
+
 def test_runs_that_ended_before_their_maximum_run_time_leave_no_timer() -> None:
     state = begun(simulated(*(node(f"n{number}", cores=100) for number in range(10))))
     for number in range(20):

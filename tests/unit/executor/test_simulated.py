@@ -43,7 +43,7 @@ def test_an_invalid_time_is_ignored(text: str) -> None:
     assert does.run_ms == 4_000
 
 
-def test_runs_of_which_nothing_is_drawn_behave_as_their_annotations_say() -> None:
+def test_runs_on_a_cluster_without_chance_behave_as_their_annotations_say() -> None:
     behaviours = Behaviours(Simulation(min_s=4))
     for number in range(BEHAVIOURS_MAX + 2):
         for annotations in ({SECONDS: str(number)}, {SECONDS: str(number), FAILURE: "oom"}):

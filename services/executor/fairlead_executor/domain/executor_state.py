@@ -10,7 +10,7 @@ covers only runs that changed or are due; every `FULL_PASS_MS` it covers all of 
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -187,7 +187,7 @@ class ExecutorState:
         runs = self._groups.fold_members(group, members)
         self._dirty += [run for run in runs if self.desired[run].may_be_reported_pending]
 
-    def _mark_dirty(self, runs: Iterable[RunId]) -> None:
+    def _mark_dirty(self, runs: Collection[RunId]) -> None:
         """Examine these runs, and those that wait for the end of one of them."""
         self._dirty += runs
         if self._waiting_for:

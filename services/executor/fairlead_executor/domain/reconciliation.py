@@ -89,7 +89,7 @@ RunReport = ev.JobRunPending | ev.JobRunRunning | EndReport
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """Append this to the log of the run's job set. `pod`: None as long as there is none."""
+    """Append this to the log of the run's job set. `pod`: None if the run has no pod yet."""
 
     run: RunId
     event: RunReport

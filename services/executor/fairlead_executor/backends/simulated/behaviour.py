@@ -28,7 +28,7 @@ STOP_SECONDS: Final = PREFIX + "stop-seconds"
 
 ANNOTATIONS: Final = (SECONDS, START_SECONDS, EXIT_CODE, FAILURE, STOP_SECONDS)
 BEHAVIOURS_MAX: Final = 1_000
-"""Most behaviours that are remembered: runs of one template have the same."""
+"""Most behaviours that are remembered; all are forgotten when there is one more."""
 
 _RETURNED: Final = "returned"
 _CATEGORIES: Final = {category.value: category for category in FailureCategory}
@@ -46,8 +46,11 @@ class Behaviour(msgspec.Struct, frozen=True, gc=False):
 
 
 class Behaviours:
-    """The behaviours of the runs of one cluster: `decide_behaviour`, once for runs of which nothing
-    is drawn and whose annotations are the same."""
+    """The behaviours of the runs of one cluster, as `decide_behaviour` decides them.
+
+    If its settings contain no chance, runs with the same annotations have the same behaviour, which
+    is decided once.
+    """
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
