@@ -1,7 +1,7 @@
 """The records of jobs, runs and job sets that the fold changes.
 
-States are the words of `lifecycle.JobState` and `lifecycle.RunState` as plain text: a fold of 10,000
-events a second hashes them all the time. All times are the log's append times in ms (UTC).
+States are the words of `lifecycle.JobState` and `lifecycle.RunState` as plain text: a fold of
+10,000 events a second hashes them all the time. All times are the log's append times in ms (UTC).
 """
 
 from collections.abc import Mapping, Sequence
