@@ -11,11 +11,10 @@ import pytest
 from fairlead_common.db import open_pool
 from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.records import events
+from fairlead_common.domain.records import events, line_chunks
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import MemoryCore, MemoryLog
 from fairlead_common.service import clock
-from fairlead_lookout.domain import event_chunks as chunks
 from fairlead_lookout.domain.event_chunks import Chunk
 from fairlead_lookout.domain.model import Message
 from fairlead_lookout.service.fold_loop import FoldLoop
@@ -147,6 +146,6 @@ async def _compare(pool: Any, plain: PlainView) -> None:
     )
     written: dict[tuple[str, str], list[object]] = {}
     for row in retained:
-        lines = chunks.decompress(row["lines"]).split(b"\n")
+        lines = line_chunks.decompress(row["lines"]).split(b"\n")
         written.setdefault((QUEUE, row["job_set"]), []).extend(map(msgspec.json.decode, lines))
     assert written == plain.published

@@ -1,7 +1,6 @@
 """Chunks of public events."""
 
 import itertools
-import zlib
 
 import pytest
 
@@ -48,16 +47,6 @@ def test_a_chunk_can_be_read_from_after_any_of_its_events(count: int) -> None:
 def test_a_line_longer_than_a_chunk_is_a_chunk_of_its_own() -> None:
     lines_ = [*lines(1), *lines(1, size=event_chunks.CHUNK_BYTES_MAX), *lines(1)]
     assert len(list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: lines_}))) == 3
-
-
-def test_long_chunks_are_compressed_and_chunks_that_were_deflated_can_be_read() -> None:
-    text = b"\n".join([line.json for line in lines(300)])
-    compressed = event_chunks.compress(text)
-    assert len(compressed) < len(text) / 10
-    assert event_chunks.decompress(compressed) == text
-    assert event_chunks.decompress(zlib.compress(text)) == text
-    short = lines(1)[0].json
-    assert event_chunks.decompress(event_chunks.compress(short)) == event_chunks.compress(short)
 
 
 @pytest.mark.parametrize("spare", [0, 1])

@@ -4,24 +4,17 @@ A chunk is newline-delimited JSON, compressed if it is long enough. Its id is th
 event; it also has the id of the event before its first, so that a reader notices a gap.
 """
 
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
 import msgspec
-from backports import zstd
 
+from fairlead_common.domain.records import line_chunks
 from fairlead_lookout.domain.model import JobSet, JobSetKey, Line
 
 CHUNK_BYTES_MAX: Final = 256 * 1024
-COMPRESSED_BYTES_MIN: Final = 1024
-_LEVEL: Final = 1
-_ZSTD: Final = 0x28
-_DEFLATED: Final = 0x78
-"""The first byte of a zstd frame, and of the deflated chunks that are still stored; a line of JSON
-starts with neither."""
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +44,7 @@ def pack_chunks(
                 first=(first.position, first.item),
                 last=(last.position, last.item),
                 time_ms=last.time_ms,
-                data=compress(b"\n".join([line.json for line in part])),
+                data=line_chunks.compress(b"\n".join([line.json for line in part])),
             )
             yield chunk
             previous = chunk.last
@@ -68,18 +61,6 @@ def _divide(lines: list[Line]) -> Iterator[list[Line]]:
         first = after
 
 
-def compress(text: bytes) -> bytes:
-    """The text, compressed if it is long enough."""
-    return zstd.compress(text, _LEVEL) if len(text) >= COMPRESSED_BYTES_MIN else text
-
-
-def decompress(data: bytes) -> bytes:
-    """The lines of a chunk, separated by newlines, without one at the end."""
-    if data[0] == _ZSTD:
-        return zstd.decompress(data)
-    return zlib.decompress(data) if data[0] == _DEFLATED else data
-
-
 class _Identified(msgspec.Struct, frozen=True, gc=False):
     id: str
 
@@ -89,7 +70,7 @@ _decode_id: Final = msgspec.json.Decoder(_Identified).decode
 
 def split_after(data: bytes, seen: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bytes]]:
     """The ids and lines of the events of a chunk after `seen`."""
-    for line in decompress(data).split(b"\n"):
+    for line in line_chunks.decompress(data).split(b"\n"):
         _, position, item = _decode_id(line).id.split("-")
         place = (int(position), int(item))
         if place > seen:

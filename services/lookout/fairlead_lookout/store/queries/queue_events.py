@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from fairlead_common.db import to_columns
+from fairlead_common.domain.records import line_chunks
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_lookout.domain import event_chunks
 from fairlead_lookout.store.queries.view_reader import ViewReader
 from fairlead_lookout.store.view_progress import ViewProgress
 
@@ -155,7 +155,7 @@ class _Reader:
 
     def _split_chunk(self, partition: int, data: bytes) -> Events:
         skip = self._skip.get(partition, 0)
-        lines = event_chunks.decompress(data).split(b"\n")
+        lines = line_chunks.decompress(data).split(b"\n")
         return [
             (encode_place(Place(self._name, self._seen, partition, number + 1)), line)
             for number, line in enumerate(lines)

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from fairlead_common.db import Connection
-from fairlead_lookout.domain import event_chunks
+from fairlead_common.domain.records import line_chunks
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook, find_missed_from_ms
 from fairlead_lookout.store.webhooks.delivery_store import (
     Place,
@@ -140,7 +140,7 @@ class FanOutStore:
                 row["partition"],
                 (row["last_position"], row["last_item"]),
                 row["queue"],
-                None if row["lines"] is None else event_chunks.decompress(row["lines"]),
+                None if row["lines"] is None else line_chunks.decompress(row["lines"]),
             )
             for row in rows
         ]
