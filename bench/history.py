@@ -37,9 +37,10 @@ import msgspec
 
 from fairlead_common.db import Connection, Pool, load, migrate, open_pool
 from fairlead_common.domain import ids, shapes
-from fairlead_common.domain.records import events
+from fairlead_common.domain.records import events, line_chunks
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
+from fairlead_lookout.domain.submission_chunks import LINES_MAX
 from fairlead_lookout.store.view_schema import FOLD, migrate_schema
 from fairlead_lookout.store.week_tables import create_weeks
 from fairlead_standalone.processes.child_process import RunningProcess
@@ -85,26 +86,28 @@ FILL: Final = {
         INSERT INTO fairlead_lookout.jobs (id, set_number, queue, class, pool, number,
             submitted_ms, shape, state, held, priority, run, changed_ms, started_ms, ended_ms,
             category, exit_code, run_state, run_executor, run_node, run_pool, run_leased_ms,
-            run_pending_ms, run_running_ms, run_ended_ms, run_exit_code, run_shape, week)
+            run_pending_ms, run_running_ms, run_ended_ms, run_exit_code, run_shape, chunk,
+            chunk_line, submitted_bytes, digest, client_id, week)
         SELECT {ID}, {JOB_SET} + 1, 'history-' || {JOB_SET} % {QUEUES}, 'default', 'default',
             (({ENDED_MS} - 120000 - {ids.NUMBER_EPOCH_MS}) >> 2 << 24) + (n % 1000 << 5),
             {ENDED_MS} - 120000, $6::text, {STATE}, false, 0, 1, {ENDED_MS},
             {ENDED_MS} - 60000, {ENDED_MS},
             CASE WHEN n % 10 = 0 THEN 'exit-code' END, CASE WHEN n % 10 = 0 THEN 1 ELSE 0 END,
             {STATE}, 'cluster-a', 'node-' || n % 1000, 'default', {ENDED_MS} - 61000,
-            {ENDED_MS} - 60500, {ENDED_MS} - 60000, {ENDED_MS}, 0, $6::text, {WEEK}
+            {ENDED_MS} - 60500, {ENDED_MS} - 60000, {ENDED_MS}, 0, $6::text, n / {LINES_MAX},
+            n % {LINES_MAX}, 500, {DIGEST}, 'trial-' || n, {WEEK}
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
-    "fairlead_lookout.job_specs": f"""
-        INSERT INTO fairlead_lookout.job_specs (job_id, digest, client_id, submitted, week)
-        SELECT {ID}, {DIGEST}, 'trial-' || n, $6::bytea, {WEEK}
-        FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
+    "fairlead_lookout.submissions": f"""
+        INSERT INTO fairlead_lookout.submissions (chunk, lines, week)
+        SELECT n / {LINES_MAX}, $6::bytea, {WEEK}
+        FROM generate_series($1::bigint, $2::bigint - 1) AS n WHERE n % {LINES_MAX} = 0""",
     "fairlead_scheduler.ended": f"""
         INSERT INTO fairlead_scheduler.ended (job_id, state, digest, at_ms)
         SELECT {ID}, {STATE}, {DIGEST}, {ENDED_MS}
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
 }
 """$1, $2: the jobs; $3, $4, $5: when the first ended, how many there are, over how many ms;
-$6: the shape or, of `job_specs`, the event that submitted the job."""
+$6: the shape or, of `submissions`, a chunk."""
 
 COUNT: Final = (
     f"""INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition, jobs, first_ms, last_ms)
@@ -221,8 +224,8 @@ async def _fill(connection: Connection, jobs: int) -> None:
         await connection.execute(f"SET {name} = {value}")
     for table, statement in FILL.items():
         last: list[Any] = [*span, shape] if table == "fairlead_lookout.jobs" else [*span]
-        if table == "fairlead_lookout.job_specs":
-            last = [*span, _submitted()]
+        if table == "fairlead_lookout.submissions":
+            last = [*span, _submissions()]
         async with _without_indexes(connection, table):
             for begin in range(0, jobs, SLICE):
                 log_progress(f"{table}: {begin:,} of {jobs:,} jobs")
@@ -247,8 +250,8 @@ def _shape() -> bytes:
     return bytes(shapes.encode(shapes.Shape({"cpu": 1000, "memory": 2 << 30})))
 
 
-def _submitted() -> bytes:
-    return msgspec.json.encode(
+def _submissions() -> bytes:
+    line = msgspec.json.encode(
         events.JobSubmitted(
             job_id=ids.JobId("0" * ids.JOB_ID_LENGTH),
             shape=shapes.encode(shapes.Shape({"cpu": 1000, "memory": 2 << 30})),
@@ -257,6 +260,7 @@ def _submitted() -> bytes:
             client_id="trial-1000000",
         )
     )
+    return line_chunks.compress(b"\n".join([line] * LINES_MAX))
 
 
 async def _make_weeks(connection: Connection, first_ms: int, now_ms: int) -> None:

@@ -11,12 +11,14 @@ its name). Variants take turns, because the speed of a machine changes.
 What is like reality: ids are digests in 32 partitions, in 100 job sets of 10 queues, messages of 30
 jobs. What is not: each job is updated exactly twice, and nothing else is written.
 
-Of each variant: the least and the median in us per job of `insert` (COPY of new rows), `changes`
-(COPY into the temporary table), `update` and `all`. The last line is one JSON object.
+Of each variant: the least and the median in us per job of `insert` (COPY of new rows),
+`submissions` (COPY of their chunks), `changes` (COPY into the temporary table), `update` and `all`.
+The last line is one JSON object.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import random
 import statistics
@@ -30,8 +32,10 @@ import asyncpg
 import msgspec
 
 from fairlead_common.db import Connection, open_pool
-from fairlead_common.domain import ids
-from fairlead_lookout.domain.model import Job, Run
+from fairlead_common.domain import ids, shapes
+from fairlead_common.domain.records import events
+from fairlead_lookout.domain.model import Job, Run, SubmissionDetails, SubmissionPlace
+from fairlead_lookout.domain.submission_chunks import number_chunks, pack_submissions
 from fairlead_lookout.store import job_weeks, table_rows
 from fairlead_lookout.store.fold.fold_store import COPIED_MAX
 from fairlead_lookout.store.view_schema import FOLD, SCHEMA, migrate_schema
@@ -44,6 +48,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python b
 
 from bench import folders
 
+SHAPE: Final = shapes.encode(shapes.Shape({"cpu": 1000, "memory": 2 << 30}))
+SPEC: Final = b"""{"containers":[{"name":"main","image":"registry.example.com/team/train:1.2",
+"command":["python","train.py"],"env":[{"name":"EPOCHS","value":"10"}],"resources":{"requests":
+{"cpu":"1","memory":"2Gi"}}}],"restartPolicy":"Never"}""".replace(b"\n", b"")
 Row = tuple[Any, ...]  # `Any`: of each type that a column has
 TIME_MS: Final = 1_795_000_000_000
 WEEK: Final = job_weeks.week_of(TIME_MS)
@@ -68,12 +76,13 @@ class Step(msgspec.Struct, frozen=True):
     """What one transaction writes."""
 
     new: list[Row]
+    submissions: list[Row]
     changes: list[Row]
 
 
 def make_steps(jobs: int) -> Iterator[Step]:
     """The rows of all jobs: new, started, and ended."""
-    chance = random.Random(7)
+    chance, numbers = random.Random(7), number_chunks(1)
     made = _make_jobs(jobs)
     parts = [made[at : at + BATCH_JOBS] for at in range(0, jobs, BATCH_JOBS)]
     for number in range(len(parts) + 2 * STARTED_AFTER):
@@ -91,8 +100,31 @@ def make_steps(jobs: int) -> Iterator[Step]:
             job.started_ms = job.latest.running_ms = TIME_MS + 1_100
             job.ended_ms = job.changed_ms = job.latest.ended_ms = TIME_MS + 3_100
             changes.append(table_rows.encode_job_change(job))
-        new = [table_rows.encode_job(job, int(job.key[1]) + 1, {}) for job in _part(parts, number)]
-        yield Step(new, changes)
+        new = _part(parts, number)
+        submissions: list[Row] = []
+        places: dict[str, SubmissionPlace] = {}
+        texts = {job.id: _submit(job, at) for at, job in enumerate(new)}
+        for chunk in pack_submissions([(key, one.text) for key, one in texts.items()], numbers):
+            submissions.append((chunk.number, chunk.data, WEEK))
+            places |= chunk.places
+        rows = [
+            table_rows.encode_job(job, int(job.key[1]) + 1, texts[job.id], places[job.id])
+            for job in new
+        ]
+        yield Step(rows, submissions, changes)
+
+
+def _submit(job: Job, at: int) -> SubmissionDetails:
+    """The submission of a job. Its digest is as random as its id."""
+    event = events.JobSubmitted(
+        job_id=ids.JobId(job.id),
+        shape=SHAPE,
+        spec=msgspec.Raw(SPEC),
+        digest=hashlib.blake2b(job.id.encode(), digest_size=16).hexdigest(),
+        client_id=f"trial-{at}",
+    )
+    text = msgspec.json.encode(event)
+    return SubmissionDetails(event.digest, event.client_id, {}, {}, None, text)
 
 
 def _part(parts: Sequence[list[Job]], number: int) -> list[Job]:
@@ -121,7 +153,7 @@ async def measure(url: str, jobs: int, changes: str) -> Counter[str]:
     server = connection.get_server_pid()
     await connection.execute(FOLD["create_temporary_tables"])
     await connection.execute(f"SET search_path = {SCHEMA}")
-    await connection.execute(f"DROP TABLE IF EXISTS {TABLE}, job_specs_{WEEK}, older_runs_{WEEK}")
+    await connection.execute(f"DROP TABLE IF EXISTS {TABLE}, submissions_{WEEK}, older_runs_{WEEK}")
     await create_weeks(connection, [WEEK])
     await connection.execute(f"ALTER TABLE jobs DETACH PARTITION {TABLE}")
     await connection.execute(changes.format(table=TABLE))
@@ -132,11 +164,20 @@ async def measure(url: str, jobs: int, changes: str) -> Counter[str]:
             begun = _cpu_ns(server)
             await _copy(connection, TABLE, SCHEMA, table_rows.JOB_COLUMNS, step.new)
             inserted = _cpu_ns(server)
+            await _copy(
+                connection,
+                f"submissions_{WEEK}",
+                SCHEMA,
+                table_rows.SUBMISSION_COLUMNS,
+                step.submissions,
+            )
+            stored = _cpu_ns(server)
             await _copy(connection, "job_changes", None, table_rows.JOB_CHANGES, step.changes)
             copied = _cpu_ns(server)
             await connection.execute(merge)
             used["insert"] += inserted - begun
-            used["changes"] += copied - inserted
+            used["submissions"] += stored - inserted
+            used["changes"] += copied - stored
             used["update"] += _cpu_ns(server) - copied
     await connection.close()
     used["all"] = used.total()
@@ -179,7 +220,7 @@ async def run(url: str, given: argparse.Namespace) -> dict[str, Any]:
                     "min": round(min(each[part] for each in found) / 1000, 1),
                     "median": round(statistics.median(each[part] for each in found) / 1000, 1),
                 }
-                for part in ("insert", "changes", "update", "all")
+                for part in ("insert", "submissions", "changes", "update", "all")
             }
             for name, found in rounds.items()
         },

@@ -37,7 +37,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.opening import open_log
 from fairlead_common.service import clock
-from fairlead_lookout.domain.model import Job, Run
+from fairlead_lookout.domain.model import Job, Run, SubmissionDetails
 from fairlead_lookout.store import job_weeks, table_rows
 from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
 from fairlead_lookout.store.week_tables import create_weeks
@@ -397,7 +397,7 @@ async def seed(pool: Any, jobs: int) -> Seeded:
             made = list(_jobs(first, min(SLICE, jobs - first), jobs, sets, numbers))
             for table, names, place in (
                 ("jobs", table_rows.JOB_COLUMNS, 0),
-                ("job_specs", table_rows.SPEC_COLUMNS, 1),
+                ("submissions", table_rows.SUBMISSION_COLUMNS, 1),
             ):
                 await connection.copy_records_to_table(
                     table,
@@ -418,7 +418,7 @@ def _jobs(
     sets: list[tuple[str, str]],
     numbers: dict[tuple[str, str], int],
 ) -> Iterator[tuple[Any, Any]]:
-    """(job, spec) rows of jobs that were submitted one after the other."""
+    """(job, chunk of its submission) rows of jobs that were submitted one after the other."""
     chance = random.Random(first)
     states = chance.choices([name for name, _ in CHOICE], [part for _, part in CHOICE], k=many)
     begin_ms, step_ms = clock.now_ms() - DAYS * 86_400_000, DAYS * 86_400_000 / jobs
@@ -457,7 +457,7 @@ def _jobs(
                 job_id=job_id, shape=SHAPE, spec=msgspec.Raw(fold.SPEC), digest="d" * 32
             )
         )
-        spec = (job_id, "d" * 32, f"trial-{number}", None, spec_json, job.week)
+        submitted = SubmissionDetails("d" * 32, f"trial-{number}", labels, {}, None, spec_json)
         node = f"n{chance.randrange(NODES)}"
         latest = Run(
             number=run,
@@ -473,7 +473,8 @@ def _jobs(
             shape=shape,
         )
         job.latest = latest if run else None
-        yield table_rows.encode_job(job, numbers[own], labels), spec
+        row = table_rows.encode_job(job, numbers[own], submitted, (number, 0))
+        yield row, (number, spec_json, job.week)
 
 
 async def _count(connection: Any) -> None:
@@ -488,7 +489,7 @@ async def _count(connection: Any) -> None:
     ):
         await connection.execute(text, timeout=600)
     log_progress("vacuum, analyze, checkpoint")
-    for table in ("jobs", "job_specs", "job_sets", "counters", "queue_counts"):
+    for table in ("jobs", "submissions", "job_sets", "counters", "queue_counts"):
         await connection.execute(f"VACUUM ANALYZE {SCHEMA}.{table}", timeout=600)
     await connection.execute("CHECKPOINT", timeout=600)
 

@@ -111,7 +111,7 @@ class PostgresMeter:
                 name: TableCosts(*(round(count / jobs, 3) for count in counts))
                 for name in sorted(after.tables)
                 if any(counts := _subtract(after.tables[name], before.tables.get(name)))
-                and sum(counts[:4]) > jobs / 100
+                and (sum(counts[:4]) > jobs / 100 or sum(counts[4:]) > 10 * jobs)
             },
         )
 

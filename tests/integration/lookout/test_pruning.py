@@ -63,7 +63,7 @@ async def read_weeks(database: str) -> dict[str, dict[str, set[int]]]:
     connection = await asyncpg.connect(database)
     found: dict[str, dict[str, set[int]]] = {}
     try:
-        for table, key in (("jobs", "id"), ("job_specs", "job_id"), ("runs_of_jobs", "job_id")):
+        for table, key in (("jobs", "id"), ("runs_of_jobs", "job_id")):
             for row in await connection.fetch(
                 f"SELECT {key} AS id, week FROM fairlead_lookout.{table}"
             ):
@@ -117,7 +117,7 @@ async def week_names(connection: Any) -> set[int]:
         "SELECT substr(c.relname, length(p.relname) + 2)::int AS week FROM pg_inherits i"
         " JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent"
         " WHERE p.relnamespace = 'fairlead_lookout'::regnamespace AND p.relkind = 'p'"
-        " AND p.relname IN ('jobs', 'job_specs', 'older_runs') GROUP BY 1 HAVING count(*) = 3"
+        " AND p.relname IN ('jobs', 'submissions', 'older_runs') GROUP BY 1 HAVING count(*) = 3"
     )
     return {row["week"] for row in rows}
 
@@ -142,7 +142,7 @@ async def test_a_job_that_ended_later_moves_to_the_week_of_its_end(
     async with running(fresh_database, valkey_url, core, jobs_days=21) as harness:
         assert await drop_expired_weeks(fresh_database, 21) == [this_week - 5]
         weeks = await read_weeks(fresh_database)
-        for table in ("jobs", "job_specs", "runs_of_jobs"):
+        for table in ("jobs", "runs_of_jobs"):
             assert weeks[table][job_id("late")] == {this_week - 2}
             assert weeks[table][job_id("live")] == {job_weeks.week_of(clock.now_ms())}
         # A moved job is changed where it is now, and what was moved is found as before.

@@ -4,6 +4,7 @@ from typing import Any
 
 import asyncpg
 
+from fairlead_common.domain.records import line_chunks
 from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import cancel, job_id, leased, submitted
 
@@ -26,7 +27,11 @@ async def test_submit_can_read_the_jobs_of_the_view(fresh_database: str, valkey_
         found = {row["job_id"]: row for row in await _rows(fresh_database, "found_jobs", "number")}
         first = found[job_id("a")]
         assert (first["executor"], first["node"], first["labels"]) == ("e", "n0", '{"team": "x"}')
-        assert b'"clientId":"a"' in first["submitted"]
+        (chunk,) = await _rows(fresh_database, "known_submissions", "chunk")
+        assert (first["chunk"], first["week"]) == (chunk["chunk"], chunk["week"])
+        line = line_chunks.read_line(chunk["lines"], first["chunk_line"])
+        assert b'"clientId":"a"' in line
+        assert first["submitted_bytes"] == len(line)
         await harness.read("/jobsets", await harness.append_events(cancel("a")))
 
 

@@ -199,7 +199,7 @@ async def test_the_jobs_of_a_view_without_weeks_stay(empty_database: str, valkey
             job_id("new"): "PENDING",
         }
         weeks = await read_weeks(empty_database)
-        for table in ("jobs", "job_specs", "runs_of_jobs"):
+        for table in ("jobs", "runs_of_jobs"):
             assert weeks[table] == {job_id("old"): {THIS_WEEK}, job_id("new"): {THIS_WEEK}}
         connection = await asyncpg.connect(empty_database)
         try:

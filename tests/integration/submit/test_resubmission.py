@@ -6,17 +6,19 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead_common.domain import ids, quantities, shapes
 from fairlead_common.domain.records import events
-from fairlead_submit.store import token_store
+from fairlead_submit.store import resubmission_store, token_store
 from fairlead_submit.store.schema import SQL
 from tests.integration.submit.submit_and_lookout import Watched, watched
 from tests.integration.submit.submit_server import Answer, served
-from tests.waiting import until_read
+from tests.waiting import until, until_read
 
 RUN = {"command": ["true"]}
+decoder = msgspec.json.Decoder(events.JobSubmitted)
 
 
 @pytest.fixture
@@ -285,8 +287,39 @@ async def test_a_step_looks_up_its_own_jobs_and_no_others(submit: Watched) -> No
     explained = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL['read_items']}"
     ((plan,),) = await submit.pool.fetch(explained, "a", 40, 400)
     read = list(_read(json.loads(plan)[0]["Plan"]))
-    assert {name for name, _ in read} >= {"action_items", "jobs", "job_specs"}
+    assert {name for name, _ in read} >= {"action_items", "jobs", "submissions"}
     assert all(rows <= 400 for _, rows in read), read
+
+
+async def test_a_step_reads_each_chunk_of_submissions_once(submit: Watched) -> None:
+    known = await had(submit, [{**RUN, "clientId": f"{n}"} for n in range(600)])
+    insert = (
+        "INSERT INTO fairlead_submit.action_items (action, number, job_id) VALUES ('a', $1, $2)"
+    )
+    # Every second job first: the jobs of a chunk are no neighbours.
+    order = [*known[::2], *known[1::2], "0" * ids.JOB_ID_LENGTH]
+    await submit.pool.executemany(insert, list(enumerate(order, 1)))
+    rows = await submit.pool.fetch(SQL["read_items"], "a", 0, 1_000)
+    chunks = {row["chunk"] for row in rows} - {None}
+    assert sum(row["lines"] is not None for row in rows) == len(chunks) < 100
+    items = await resubmission_store.read_items(submit.pool, "a", 0, 1_000)
+    assert [item.job_id for item in items] == order
+    assert items[-1].submitted is None
+    for item in items[:-1]:
+        assert item.submitted is not None
+        assert decoder.decode(item.submitted).job_id == item.job_id
+
+
+async def test_an_action_waits_for_views_of_its_version(
+    submit: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = await had(submit, [RUN])
+    rename = "ALTER VIEW fairlead_lookout.found_jobs RENAME COLUMN"
+    await submit.pool.execute(f"{rename} chunk TO submitted")
+    answer = await submit.post("/jobs/resubmit", {"ids": known, "jobSet": "again"})
+    await until(lambda: "resubmission is waiting" in caplog.text)
+    await submit.pool.execute(f"{rename} submitted TO chunk")
+    assert (await done(submit, answer))["made"] == 1
 
 
 def _read(plan: Any) -> Iterator[tuple[str, int]]:

@@ -25,6 +25,9 @@ CountKey: TypeAlias = tuple[str, str]
 UsageKey: TypeAlias = tuple[str, str, int, str]
 """(queue, pool, hour as its first ms, user who submitted the jobs)"""
 
+SubmissionPlace: TypeAlias = tuple[int, int]
+"""(chunk, line in it from 0): where the event that submitted a job is stored"""
+
 Amounts: TypeAlias = dict[str, int]
 """resource -> amount in its fixed unit; amounts that were used are multiplied with ms"""
 
@@ -240,12 +243,13 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class SubmissionDetails(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a submission that are not in the row of its job; `text`: all of it."""
+    """The parts of a submission that never change; `text`: all of it, which is in a chunk."""
 
     digest: str
     client_id: str | None
     labels: dict[str, str]
     annotations: dict[str, str]
+    gang: str | None
     text: bytes
 
 

@@ -211,7 +211,12 @@ class JobFold:
             new=True,
         )
         self._submitted[job_id] = SubmissionDetails(
-            event.digest, event.client_id, event.labels, event.annotations, _encode(event)
+            event.digest,
+            event.client_id,
+            event.labels,
+            event.annotations,
+            None if event.gang is None else event.gang.name,
+            _encode(event),
         )
         self._groups.add_member(event)
         self._new_by_partition.setdefault(message.partition, []).append(job_id)

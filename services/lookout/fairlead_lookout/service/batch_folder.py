@@ -5,7 +5,7 @@ background if nothing that it needs is still being written. Otherwise it waits f
 loaded, folded and written in one transaction.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from fairlead_common.db import Connection
@@ -45,7 +45,8 @@ class BatchFolder:
     """Folds the batches of one session, in their order.
 
     `connection` holds the locks and writes; others use it only after `finish_writing`. `reader`
-    reads while a batch is written. `report` is called for each batch when it is committed.
+    reads while a batch is written. `chunk_numbers`: for chunks of submissions. `report` is called
+    for each batch when it is committed.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class BatchFolder:
         *,
         cache: FoldCache,
         time_slice: TimeSlice,
+        chunk_numbers: Iterator[int],
         streams: StreamWriter,
         report: Callable[[FoldedBatch], None],
     ) -> None:
@@ -66,7 +68,7 @@ class BatchFolder:
         self._streams = streams
         self._report = report
         self._loader = RecordLoader(connection, reader, cache, time_slice)
-        self._store = FoldStore(connection, cache, time_slice)
+        self._store = FoldStore(connection, cache, time_slice, chunk_numbers)
         self._candidates = BulkCandidates(connection)
 
     async def finish_writing(self) -> None:

@@ -126,6 +126,7 @@ class FoldLoop:
                 await stack.enter_async_context(BackgroundTask()),
                 cache=self._cache,
                 time_slice=self._time_slice,
+                chunk_numbers=await fold_store.draw_chunk_numbers(connection),
                 streams=self._streams,
                 report=self._report_committed,
             )

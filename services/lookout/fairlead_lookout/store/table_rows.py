@@ -16,6 +16,7 @@ from fairlead_lookout.domain.model import (
     Run,
     StoredRecords,
     SubmissionDetails,
+    SubmissionPlace,
     UsageKey,
 )
 
@@ -34,13 +35,13 @@ JOB_COLUMNS: Final = _split_names(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
     " reason superseded_by is_task submitted_by labels user_requests"
-    f" {_NEWEST_RUN} week"
+    f" {_NEWEST_RUN} chunk chunk_line submitted_bytes digest client_id annotations gang week"
 )
 JOB_CHANGES: Final = _split_names(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
     f" ended_ms category exit_code reason superseded_by user_requests {_NEWEST_RUN} week"
 )
-SPEC_COLUMNS: Final = _split_names("job_id digest client_id annotations submitted week")
+SUBMISSION_COLUMNS: Final = ["chunk", "lines", "week"]
 OLDER_RUN_COLUMNS: Final = ["job_id", "number", *_RUN_COLUMNS, "week"]
 _JOB_FIELDS: Final = Job.__struct_fields__.index("latest") - 2
 """Fields of a job in the statement `jobs`, after its id and its job set."""
@@ -61,7 +62,9 @@ def decode_job(row: Any, names: Mapping[int, JobSetKey]) -> Job:
     return made
 
 
-def encode_job(job: Job, set_number: int, labels: Mapping[str, str]) -> tuple[Any, ...]:
+def encode_job(
+    job: Job, set_number: int, submitted: SubmissionDetails, place: SubmissionPlace
+) -> tuple[Any, ...]:
     return (
         job.id,
         set_number,
@@ -89,9 +92,15 @@ def encode_job(job: Job, set_number: int, labels: Mapping[str, str]) -> tuple[An
         job.superseded_by,
         job.is_task,
         job.submitted_by,
-        _encode_text(labels) if labels else None,
+        _encode_text(submitted.labels) if submitted.labels else None,
         encode_requests(job.user_requests) if job.user_requests else None,
         *(_NO_RUN if job.latest is None else _encode_run(job.latest)),
+        *place,
+        len(submitted.text),
+        submitted.digest,
+        submitted.client_id,
+        _encode_text(submitted.annotations) if submitted.annotations else None,
+        submitted.gang,
         job.week,
     )
 
@@ -146,17 +155,6 @@ def decode_requests(text: Any) -> tuple[JobRequest, ...]:
 def encode_requests(requests: tuple[JobRequest, ...]) -> str:
     """The column `user_requests` of these requests."""
     return msgspec.json.encode(requests).decode()
-
-
-def encode_spec(job: Job, submitted: SubmissionDetails) -> tuple[Any, ...]:
-    return (
-        job.id,
-        submitted.digest,
-        submitted.client_id,
-        _encode_text(submitted.annotations) if submitted.annotations else None,
-        submitted.text,
-        job.week,
-    )
 
 
 def encode_older_run(job: Job, run: Run) -> tuple[Any, ...]:

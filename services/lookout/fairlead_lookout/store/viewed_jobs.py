@@ -8,6 +8,7 @@ import msgspec
 from fairlead_common.db import Pool
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState, RunState
+from fairlead_common.domain.records import line_chunks
 from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
 from fairlead_common.domain.repair_events import UNKNOWN_NODE, Knowledge
 from fairlead_lookout.domain.transitions import LIVE
@@ -35,7 +36,12 @@ async def list_live_ids(pool: Pool, after: str, ids_max: int) -> list[JobId]:
 async def find_jobs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
     """These jobs; those that the view does not have are left out."""
     rows = await pool.fetch(COVERAGE["find_jobs"], list(ids))
-    return {JobId(row["job_id"]): _decode_job(row) for row in rows}
+    lines = line_chunks.read_lines(
+        [(row["chunk"], row["chunk_line"], row["lines"]) for row in rows]
+    )
+    return {
+        JobId(row["job_id"]): _decode_job(row, line) for row, line in zip(rows, lines, strict=True)
+    }
 
 
 async def find_known(pool: Pool, ids: Iterable[JobId]) -> set[JobId]:
@@ -49,7 +55,7 @@ async def find_array_results(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Jo
     return {JobId(row["id"]): JobState(row["state"]) for row in rows}
 
 
-def _decode_job(row: Any) -> ViewedJob:
+def _decode_job(row: Any, line: bytes | None) -> ViewedJob:
     run_state = row["run_state"]
     knowledge = Knowledge(
         state=JobState(row["state"]),
@@ -65,7 +71,7 @@ def _decode_job(row: Any) -> ViewedJob:
         reason=row["reason"] or row["stop_reason"] or Knowledge().reason,
         exit_code=row["exit_code"],
     )
-    submitted = None if row["submitted"] is None else _decode(row["submitted"])
+    submitted = None if line is None else _decode(line)
     return ViewedJob(JobId(row["job_id"]), row["queue"], row["job_set"], knowledge, submitted)
 
 

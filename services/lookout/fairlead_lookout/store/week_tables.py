@@ -1,4 +1,4 @@
-"""The tables of weeks: the jobs of a week, their submissions and their older runs.
+"""The tables of weeks: the jobs of a week, chunks of their submissions, and their older runs.
 
 The fold creates them. They are dropped when the week has expired in all partitions of the log, see
 `fold/week_expiry.py`.
@@ -12,7 +12,7 @@ from fairlead_common.db.locks import LockClass
 from fairlead_lookout.store.dated_tables import drop_tables, lock_tables
 from fairlead_lookout.store.view_schema import FOLD, SCHEMA
 
-_TABLES: Final = ("jobs", "job_specs", "older_runs")
+_TABLES: Final = ("jobs", "submissions", "older_runs")
 
 
 async def create_weeks(connection: Connection, weeks: Iterable[int]) -> None:

@@ -200,6 +200,7 @@ class ResubmissionService:
                 *REFUSAL_ERRORS,
                 WorldError,
                 asyncpg.UndefinedTableError,
+                asyncpg.UndefinedColumnError,
             ) as error:
                 _logger.warning("resubmission is waiting: %s", error)
             except Problem as error:

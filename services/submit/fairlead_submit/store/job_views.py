@@ -24,7 +24,7 @@ from fairlead_common.domain.ids import (
 )
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import index_marks
+from fairlead_common.domain.records import index_marks, line_chunks
 from fairlead_common.domain.records.events import ArraySubmitted, Group, JobFilter, JobSubmitted
 from fairlead_common.domain.records.index_marks import Marks
 from fairlead_common.domain.records.index_sets import IndexSet
@@ -355,7 +355,10 @@ class JobViews:
     async def find_templates(self, group: str) -> dict[str, JobSubmitted]:
         """The submission of one member of each role. Raises `DatabaseUnavailable`."""
         rows = await self._fetch("member_templates", group)
-        return {row["role"]: _decode_submitted(row["submitted"]) for row in rows or ()}
+        return {
+            row["role"]: _decode_submitted(line_chunks.read_line(row["lines"], row["chunk_line"]))
+            for row in rows or ()
+        }
 
     async def count_live_jobs(self, queue: str) -> int | None:
         """How many jobs of the queue have not ended, as far as is known; None if nothing is."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from fairlead_common import db
+from fairlead_common.domain.records import line_chunks
 from fairlead_submit.store.schema import SQL
 
 FIND_S_MAX: Final = 30.0
@@ -140,7 +141,13 @@ async def read_items(
 ) -> list[Item]:
     """The items after this number, in order."""
     rows = await connection.fetch(SQL["read_items"], action, after, items_max)
-    return [Item(row["number"], row["job_id"], row["gang"], row["submitted"]) for row in rows]
+    lines = line_chunks.read_lines(
+        [(row["chunk"], row["chunk_line"], row["lines"]) for row in rows]
+    )
+    return [
+        Item(row["number"], row["job_id"], row["gang"], line)
+        for row, line in zip(rows, lines, strict=True)
+    ]
 
 
 async def read_gang_sizes(

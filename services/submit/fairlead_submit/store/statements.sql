@@ -158,12 +158,13 @@ CROSS JOIN LATERAL (
 ) known;
 
 -- name: known_digests
--- The digests of these jobs, of those that lookout's view knows in weeks from $2 on.
+-- The digests of these jobs, of those that lookout's view knows in weeks from $2 on. A job is in one
+-- week, so later ones are not searched (LIMIT).
 SELECT known.*
 FROM unnest($1::text[]) AS wanted (id)
 CROSS JOIN LATERAL (
     SELECT job_id, digest FROM fairlead_lookout.submitted_jobs
-    WHERE job_id = wanted.id AND week >= $2 OFFSET 0
+    WHERE job_id = wanted.id AND week >= $2 LIMIT 1
 ) known;
 
 -- name: known_group_digests
@@ -213,9 +214,16 @@ WHERE m.group_id = $1;
 
 -- name: member_templates
 -- The submission of the newest member of each role of a group.
-SELECT DISTINCT ON (role) role, submitted
-FROM fairlead_lookout.known_members WHERE group_id = $1
-ORDER BY role, generation DESC, number DESC, job_id;
+SELECT newest.role, newest.chunk_line, s.lines
+FROM (
+    SELECT DISTINCT ON (role) role, chunk, chunk_line, week
+    FROM fairlead_lookout.known_members WHERE group_id = $1
+    ORDER BY role, generation DESC, number DESC, job_id
+) newest
+JOIN LATERAL (
+    SELECT lines FROM fairlead_lookout.known_submissions
+    WHERE chunk = newest.chunk AND week = newest.week OFFSET 0
+) s ON true;
 
 -- name: view_positions
 -- The position of each partition that lookout reads next.
@@ -234,7 +242,7 @@ UNION ALL SELECT NULL, NULL, partition, position FROM fairlead_lookout.view_posi
 
 -- name: live_bytes_by_queue
 -- How large the events are that submitted those jobs.
-SELECT queue, sum(octet_length(submitted))::bigint AS bytes FROM fairlead_lookout.found_jobs
+SELECT queue, sum(submitted_bytes)::bigint AS bytes FROM fairlead_lookout.found_jobs
 WHERE state IN ('QUEUED', 'LEASED', 'PENDING', 'RUNNING') GROUP BY queue;
 
 -- name: count_by_counter
@@ -275,10 +283,9 @@ ON CONFLICT (id) DO NOTHING RETURNING 1;
 -- those that failed, or were cancelled because another one did, and that no other job replaces.
 INSERT INTO fairlead_submit.action_items (action, number, job_id, gang)
 SELECT $9, row_number() OVER (ORDER BY number, job_id), job_id,
-    CASE WHEN position('"gang":'::bytea IN submitted) > 0
-    THEN job_set || E'\n' || (convert_from(submitted, 'UTF8')::jsonb -> 'gang' ->> 'name') END
+    job_set || E'\n' || gang
 FROM (
-    SELECT number, job_id, job_set, submitted FROM fairlead_lookout.found_jobs
+    SELECT number, job_id, job_set, gang FROM fairlead_lookout.found_jobs
     WHERE queue = $1 AND ($2::text IS NULL OR job_set = $2) AND state = ANY ($3)
     AND (cardinality($4::text[]) = 0 OR class = ANY ($4))
     AND ($5::text IS NULL OR labels @> $5::jsonb)
@@ -295,11 +302,10 @@ FROM (
 -- The same for jobs by id.
 INSERT INTO fairlead_submit.action_items (action, number, job_id, gang)
 SELECT $1, row_number() OVER (ORDER BY number, job_id), job_id,
-    CASE WHEN position('"gang":'::bytea IN submitted) > 0
-    THEN job_set || E'\n' || (convert_from(submitted, 'UTF8')::jsonb -> 'gang' ->> 'name') END
+    job_set || E'\n' || gang
 FROM unnest($2::text[]) AS wanted (id)
 CROSS JOIN LATERAL (
-    SELECT job_id, job_set, number, submitted FROM fairlead_lookout.found_jobs
+    SELECT job_id, job_set, number, gang FROM fairlead_lookout.found_jobs
     WHERE job_id = wanted.id OFFSET 0
 ) found;
 
@@ -315,15 +321,20 @@ SELECT * FROM fairlead_submit.actions WHERE NOT ended
 ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: read_items
--- `submitted` is null for a job that lookout has deleted. Only jobs of this step are looked up:
--- one by one, whatever the statistics of these tables say, which may just have been filled.
-SELECT i.number, i.job_id, i.gang, f.submitted
+-- `chunk` is null for a job that lookout has deleted. Only jobs of this step are looked up: one by
+-- one, whatever the statistics of these tables say, which may just have been filled. The lines of a
+-- chunk are read once, and are in the first row of the chunk.
+SELECT i.number, i.job_id, i.gang, f.chunk, f.chunk_line,
+       CASE WHEN row_number() OVER (PARTITION BY f.chunk ORDER BY i.number) = 1 THEN (
+           SELECT s.lines FROM fairlead_lookout.known_submissions s
+           WHERE s.chunk = f.chunk AND s.week = f.week
+       ) END AS lines
 FROM (
     SELECT number, job_id, gang FROM fairlead_submit.action_items
     WHERE action = $1 AND number > $2 ORDER BY number LIMIT $3
 ) i
 LEFT JOIN LATERAL (
-    SELECT submitted FROM fairlead_lookout.found_jobs WHERE job_id = i.job_id LIMIT 1
+    SELECT chunk, chunk_line, week FROM fairlead_lookout.found_jobs WHERE job_id = i.job_id LIMIT 1
 ) f ON true
 ORDER BY i.number;
 

@@ -14,7 +14,7 @@ class FoldRows(msgspec.Struct, frozen=True):
 
     moves: list[tuple[Any, ...]]
     jobs: list[tuple[Any, ...]]
-    specs: list[tuple[Any, ...]]
+    submissions: list[tuple[Any, ...]]
     job_changes: list[tuple[Any, ...]]
     older_runs: list[tuple[Any, ...]]
     older_run_changes: list[tuple[Any, ...]]

@@ -4,7 +4,7 @@ Everything is written on the one connection that holds the locks of the partitio
 copied directly into their tables; changed rows are copied into temporary tables and merged.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any, Final
 
@@ -22,7 +22,9 @@ from fairlead_lookout.domain.model import (
     Run,
     RunKey,
     StoredRecords,
+    SubmissionPlace,
 )
+from fairlead_lookout.domain.submission_chunks import number_chunks, pack_submissions
 from fairlead_lookout.store import job_weeks, table_rows
 from fairlead_lookout.store.dated_tables import create_day
 from fairlead_lookout.store.expired_rows import EVENTS
@@ -42,13 +44,25 @@ async def create_temporary_tables(connection: Connection) -> None:
     await connection.execute(FOLD["create_temporary_tables"])
 
 
+async def draw_chunk_numbers(connection: Connection) -> Iterator[int]:
+    """The numbers of chunks of submissions for a session that begins."""
+    return number_chunks(await connection.fetchval(FOLD["draw_session"]))
+
+
 class FoldStore:
     """Writes the view in the caller's transaction."""
 
-    def __init__(self, connection: Connection, cache: FoldCache, time_slice: TimeSlice) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        cache: FoldCache,
+        time_slice: TimeSlice,
+        chunk_numbers: Iterator[int],
+    ) -> None:
         self._connection = connection
         self._cache = cache
         self._time_slice = time_slice
+        self._chunk_numbers = chunk_numbers
         self._days: set[date] = set()
         self._weeks: set[int] = set()
 
@@ -66,12 +80,11 @@ class FoldStore:
         changed = [job for job in changes.jobs.values() if job.dirty and not job.new]
         older = changes.older_runs.items()
 
+        places, submissions = await self._pack_submissions(new, changes)
+
         def job(job: Job) -> tuple[Any, ...]:
             set_number = changes.job_sets[job.key].number
-            return table_rows.encode_job(job, set_number, changes.submitted[job.id].labels)
-
-        def spec(job: Job) -> tuple[Any, ...]:
-            return table_rows.encode_spec(job, changes.submitted[job.id])
+            return table_rows.encode_job(job, set_number, changes.submitted[job.id], places[job.id])
 
         def run(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
             return table_rows.encode_older_run(changes.jobs[item[0][0]], item[1])
@@ -85,7 +98,7 @@ class FoldStore:
         return FoldRows(
             moves=moves,
             jobs=await each(job, new),
-            specs=await each(spec, new),
+            submissions=submissions,
             job_changes=await each(table_rows.encode_job_change, changed),
             older_runs=await each(run, [one for one in older if one[1].new]),
             older_run_changes=await each(run_change, [one for one in older if not one[1].new]),
@@ -124,7 +137,7 @@ class FoldStore:
         await self._advance(rows.moves)
         await self._create_weeks({row[-1] for row in rows.jobs})
         await self._copy_by_week("jobs", table_rows.JOB_COLUMNS, rows.jobs)
-        await self._copy_by_week("job_specs", table_rows.SPEC_COLUMNS, rows.specs)
+        await self._copy_by_week("submissions", table_rows.SUBMISSION_COLUMNS, rows.submissions)
         await self._merge_jobs(rows.job_changes)
         await self._copy_by_week("older_runs", table_rows.OLDER_RUN_COLUMNS, rows.older_runs)
         await self._execute_all("change_older_runs", rows.older_run_changes)
@@ -149,6 +162,22 @@ class FoldStore:
         await self._execute_all("add_queue_counts", rows.queue_counts)
         await self._execute_all("add_usage", rows.usage)
         await self._execute_all("add_user_usage", rows.user_usage)
+
+    async def _pack_submissions(
+        self, new: Iterable[Job], changes: Changes
+    ) -> tuple[dict[str, SubmissionPlace], list[tuple[Any, ...]]]:
+        """Where the submissions of these jobs will be, and the rows of their chunks."""
+        by_week: dict[int, list[tuple[str, bytes]]] = {}
+        for job in new:
+            by_week.setdefault(job.week, []).append((job.id, changes.submitted[job.id].text))
+        places: dict[str, SubmissionPlace] = {}
+        rows: list[tuple[Any, ...]] = []
+        for week, submissions in by_week.items():
+            for chunk in pack_submissions(submissions, self._chunk_numbers):
+                places |= chunk.places
+                rows.append((chunk.number, chunk.data, week))
+                await self._time_slice.yield_if_over()
+        return places, rows
 
     def _encode_shapes(self, stored: StoredRecords, changes: Changes) -> list[tuple[Any, ...]]:
         """(shape, its requests, today) for the shapes of these jobs and runs, unless the table

@@ -134,7 +134,7 @@ class WeekExpiry:
             for row in rows
         ]
         await create_weeks(self._connection, sorted(set(after)))
-        for name in ("move_jobs", "move_specs", "move_older_runs"):
+        for name in ("copy_submissions", "move_jobs", "move_older_runs"):
             await self._connection.execute(FOLD[name], found, before, after)
         return found
 

@@ -77,8 +77,7 @@ _ORDERS: Final = {
     },
 }
 _FRAGMENTS: Final = {
-    f"{{{name}}}": _remove_comments(READ[name])
-    for name in ("visited", "compared", "joined_for_groups", "matching")
+    f"{{{name}}}": _remove_comments(READ[name]) for name in ("visited", "compared", "matching")
 } | {"{job_row}": _remove_comments(READ["job_row"]).replace("{week}", "wanted.week")}
 
 
@@ -471,7 +470,7 @@ def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:
     columns = (wanted.category, wanted.cluster, wanted.node, wanted.q, wanted.submitted_after_ms)
     has_key = "queue" if wanted.job_set is None else "jobSet"
     return (
-        not (wanted.classes or wanted.labels)
+        not (wanted.classes or wanted.labels or wanted.annotations)
         and all(value is None for value in columns)
         and all(name in (has_key, "state") for name in by)
     )

@@ -15,7 +15,7 @@ from fairlead_common.db import Connection, Pool, translate_errors
 from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import events, scheduling_reports
+from fairlead_common.domain.records import events, line_chunks, scheduling_reports
 from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.store import table_rows
@@ -299,9 +299,14 @@ class ViewReader:
         self, job_ids: Sequence[str]
     ) -> dict[str, tuple[Any, events.JobSubmitted]]:
         """By job id, the labels and requests of these jobs, and their submissions."""
+        rows = await self.fetch("submissions", list(job_ids))
+        lines = line_chunks.read_lines(
+            [(row["chunk"], row["chunk_line"], row["lines"]) for row in rows]
+        )
         return {
-            row["id"]: (row, _submitted.decode(row["submitted"]))
-            for row in await self.fetch("submissions", list(job_ids))
+            row["id"]: (row, _submitted.decode(line))
+            for row, line in zip(rows, lines, strict=True)
+            if line is not None
         }
 
     async def count_jobs_by_state(
@@ -371,7 +376,7 @@ class ViewReader:
             preempted_runs = await self.fetch("preempted_runs", job_id)
         return JobRecord(
             row=row,
-            submitted=_submitted.decode(row["submitted"]),
+            submitted=_submitted.decode(line_chunks.read_line(row["lines"], row["chunk_line"])),
             runs=_runs.decode(row["runs"] or "[]"),
             dependencies=await self.read_dependencies(row["after"] or ()),
             preempted_runs=preempted_runs,

@@ -46,10 +46,14 @@ WHERE j.id > $2 AND j.state = ANY($1::text[]) ORDER BY j.id LIMIT $3;
 -- name: find_jobs
 SELECT j.id AS job_id, j.queue, t.job_set, j.state, j.run, j.pool, j.priority, j.held, j.stopping,
        j.category, j.reason, j.exit_code, j.stop_reason, j.run_state, j.run_executor, j.run_node,
-       j.run_pool, s.submitted
+       j.run_pool, j.chunk, j.chunk_line,
+       -- The lines of a chunk are read once.
+       CASE WHEN row_number() OVER (PARTITION BY j.chunk) = 1 THEN (
+           SELECT c.lines FROM fairlead_lookout.submissions c
+           WHERE c.chunk = j.chunk AND c.week = j.week
+       ) END AS lines
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
 WHERE j.id = ANY($1::text[]);
 
 -- name: find_known

@@ -54,6 +54,10 @@ SELECT pg_advisory_unlock($1, partition) FROM unnest($2::int[]) AS given (partit
 SELECT nextval(pg_get_serial_sequence('fairlead_lookout.job_sets', 'number'))::int AS number
 FROM generate_series(1, $1);
 
+-- name: draw_session
+-- A number of a session that folds, which no other session gets.
+SELECT nextval('fairlead_lookout.fold_sessions');
+
 -- name: create_sets
 INSERT INTO fairlead_lookout.job_sets (number, queue, job_set, partition)
 OVERRIDING SYSTEM VALUE
@@ -321,16 +325,28 @@ SELECT id, week, ended_ms FROM fairlead_lookout.jobs
 WHERE set_number = ANY($1::int[]) AND week > $2 AND week <= $3 AND coalesce(ended_ms, $4) >= $4
 LIMIT $5;
 
+-- name: copy_submissions
+-- The chunks that have the submissions of these jobs, from their weeks ($2) to the weeks ($3) that
+-- the jobs are about to be moved to. A chunk is copied as it is, with its other submissions: so its
+-- number stays, and several jobs of it need one copy.
+INSERT INTO fairlead_lookout.submissions (chunk, lines, week)
+SELECT c.chunk, c.lines, wanted.week
+FROM (
+    SELECT DISTINCT j.chunk, n.week_before, n.week
+    FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
+    JOIN fairlead_lookout.jobs j ON j.id = n.id AND j.week = n.week_before
+) wanted
+CROSS JOIN LATERAL (
+    SELECT chunk, lines FROM fairlead_lookout.submissions
+    WHERE chunk = wanted.chunk AND week = wanted.week_before OFFSET 0
+) c
+ON CONFLICT DO NOTHING;
+
 -- name: move_jobs
 -- From one week ($2) to another ($3).
 UPDATE fairlead_lookout.jobs j SET week = n.week
 FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
 WHERE j.id = n.id AND j.week = n.week_before;
-
--- name: move_specs
-UPDATE fairlead_lookout.job_specs s SET week = n.week
-FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
-WHERE s.job_id = n.id AND s.week = n.week_before;
 
 -- name: move_older_runs
 UPDATE fairlead_lookout.older_runs r SET week = n.week

@@ -85,26 +85,27 @@ horizon AS MATERIALIZED (
 -- name: whole
 -- The columns that filters, groups and orders need.
 o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.labels, o.run_executor,
-o.run_node, o.week, o.priority, o.changed_ms, o.started_ms, o.ended_ms
+o.run_node, o.week, o.priority, o.changed_ms, o.started_ms, o.ended_ms, o.client_id, o.annotations
 
 -- name: narrow_queue
 -- The columns of the index of queues: filters and groups that need no others read no row.
 o.id, o.number, o.state, o.queue, NULL::int AS set_number, NULL::text AS class,
 NULL::text AS category, NULL::jsonb AS labels, NULL::text AS run_executor, NULL::text AS run_node,
-o.week
+o.week, NULL::int AS priority, NULL::bigint AS changed_ms, NULL::bigint AS started_ms,
+NULL::bigint AS ended_ms, NULL::text AS client_id, NULL::jsonb AS annotations
 
 -- name: narrow_set
 -- The columns of the index of job sets.
 o.id, o.number, o.state, NULL::text AS queue, o.set_number, NULL::text AS class,
 NULL::text AS category, NULL::jsonb AS labels, NULL::text AS run_executor, NULL::text AS run_node,
-o.week
+o.week, NULL::int AS priority, NULL::bigint AS changed_ms, NULL::bigint AS started_ms,
+NULL::bigint AS ended_ms, NULL::text AS client_id, NULL::jsonb AS annotations
 
 -- name: compared
 -- The jobs that match, and the horizon, of all branches. $1 to $6 as in `visited`; $7: the most jobs
 -- of each branch; $8 to $14: the filter. The horizon is found in the index alone; then only jobs up to
--- it are read. Ids are looked up in other tables week by week in one index scan each, which takes half
--- the time of a look-up per job. Conditions on parameters alone are checked first, so tables that are
--- not needed are not read. `OR` before `IN` makes Postgres hash the subquery instead of joining it.
+-- it are read. Conditions on parameters alone are checked first, so tables that are not needed are not
+-- read. `OR` before `IN` makes Postgres hash the subquery instead of joining it.
 -- `{since}`: two lower bounds of one column would make Postgres read the index from the lower one.
 WITH horizon AS MATERIALIZED (
     SELECT cut.number, cut.id
@@ -120,7 +121,8 @@ WITH horizon AS MATERIALIZED (
     ORDER BY cut.number {down}, cut.id {down} LIMIT 1
 ),
 candidates AS MATERIALIZED (
-    SELECT v.*
+    SELECT v.id, v.number, v.week, v.set_number, v.priority, v.changed_ms, v.started_ms, v.ended_ms,
+           v.client_id
     FROM unnest($1::{keys}[], $2::text[]) AS b (key, state)
     CROSS JOIN LATERAL (
         SELECT {columns}
@@ -137,27 +139,7 @@ candidates AS MATERIALIZED (
       AND ($10::text IS NULL OR v.run_executor = $10)
       AND ($11::text IS NULL OR v.run_node = $11)
       AND ($12::jsonb IS NULL OR v.labels @> $12)
-),
-weeks AS MATERIALIZED (
-    SELECT week, array_agg(id) AS ids FROM candidates GROUP BY week
-),
-annotated AS MATERIALIZED (
-    SELECT s.job_id
-    FROM weeks w
-    CROSS JOIN LATERAL (
-        SELECT job_id FROM fairlead_lookout.job_specs
-        WHERE week = w.week AND job_id = ANY(w.ids)
-          AND $13::jsonb IS NOT NULL AND annotations @> $13 OFFSET 0
-    ) s
-),
-named AS MATERIALIZED (
-    SELECT s.job_id
-    FROM weeks w
-    CROSS JOIN LATERAL (
-        SELECT job_id FROM fairlead_lookout.job_specs
-        WHERE week = w.week AND job_id = ANY(w.ids)
-          AND $14::text IS NOT NULL AND strpos(client_id, $14) > 0 OFFSET 0
-    ) s
+      AND ($13::jsonb IS NULL OR v.annotations @> $13)
 ),
 named_sets AS MATERIALIZED (
     SELECT number FROM fairlead_lookout.job_sets
@@ -167,8 +149,7 @@ named_sets AS MATERIALIZED (
 matching AS MATERIALIZED (
     SELECT c.*
     FROM candidates c
-    WHERE ($13::jsonb IS NULL OR c.id IN (SELECT job_id FROM annotated))
-      AND ($14::text IS NULL OR starts_with(c.id, $14) OR c.id IN (SELECT job_id FROM named)
+    WHERE ($14::text IS NULL OR starts_with(c.id, $14) OR strpos(c.client_id, $14) > 0
            OR c.set_number IN (SELECT number FROM named_sets))
 )
 
@@ -179,20 +160,9 @@ AND ($10::text IS NULL OR v.category = $10)
 AND ($11::text IS NULL OR v.run_executor = $11)
 AND ($12::text IS NULL OR v.run_node = $12)
 AND ($13::jsonb IS NULL OR v.labels @> $13)
-AND ($14::jsonb IS NULL OR s.annotations @> $14)
-AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
+AND ($14::jsonb IS NULL OR v.annotations @> $14)
+AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(v.client_id, $15) > 0
      OR strpos(t.job_set, $15) > 0)
-
--- name: joined_for_groups
--- The tables that filters and groups need of a job `v`. LATERAL with OFFSET 0 forces one look-up per
--- job in the table of its week. The conditions on parameters are checked before it, so that tables
--- that are not needed are not read.
-LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
-LEFT JOIN LATERAL (
-    SELECT client_id, annotations FROM fairlead_lookout.job_specs
-    WHERE job_id = v.id AND week = v.week AND ($14::jsonb IS NOT NULL OR $15::text IS NOT NULL)
-    OFFSET 0
-) s ON true
 
 -- name: page
 -- A page of a list without a filter. $9: the most jobs of a page.
@@ -222,11 +192,17 @@ LEFT JOIN LATERAL (
 ORDER BY found.number {down}, found.id {down};
 
 -- name: job_row
--- A job `wanted` as lists show it. `week`: its week, or `j.week` if that is not known.
-SELECT j.*, t.job_set, p.client_id
+-- A job `wanted` as lists show it, without its annotations, which can be long. `week`: its week, or
+-- `j.week` if that is not known.
+SELECT j.id, j.set_number, j.queue, j.class, j.pool, j.number, j.submitted_ms, j.start_after_ms,
+       j.after, j.shape, j.state, j.stopping, j.stop_cause, j.stop_reason, j.held, j.priority, j.run,
+       j.changed_ms, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason, j.superseded_by,
+       j.is_task, j.submitted_by, j.labels, j.user_requests, j.run_state, j.run_executor, j.run_node,
+       j.run_pool, j.run_leased_ms, j.run_pending_ms, j.run_running_ms, j.run_ended_ms,
+       j.run_exit_code, j.run_category, j.run_reason, j.run_cause, j.run_shape, j.client_id, j.week,
+       t.job_set
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = {week}
 WHERE j.id = wanted.id AND j.week = {week} OFFSET 0
 
 -- name: merged_page
@@ -298,7 +274,7 @@ WITH counted AS (
           AND ($4::bigint IS NULL OR o.submitted_ms > $4)
         ORDER BY o.number {down}, o.id {down} LIMIT b.most
     ) v
-    {joined_for_groups}
+    LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 )
 SELECT queue, job_set, state, class, cluster, node, label_1, label_2, label_3,
@@ -407,7 +383,7 @@ GROUP BY state;
 -- name: job
 -- A job with its runs (JSON), newest first, in one statement and so of one moment. Why a live run is
 -- being preempted is in the row of its job.
-SELECT j.*, t.job_set, p.client_id, p.submitted,
+SELECT j.*, t.job_set, p.lines,
        (
            SELECT json_agg(a ORDER BY a.number DESC)
            FROM (
@@ -422,7 +398,7 @@ SELECT j.*, t.job_set, p.client_id, p.submitted,
        ) AS runs
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
+JOIN fairlead_lookout.submissions p ON p.chunk = j.chunk AND p.week = j.week
 WHERE j.id = $1;
 
 -- name: preempted_runs
@@ -445,10 +421,7 @@ SELECT id, state FROM fairlead_lookout.array_states WHERE id = ANY($1::text[]);
 
 -- name: dependencies
 -- Jobs and arrays.
-SELECT j.id, j.state, p.client_id
-FROM fairlead_lookout.jobs j
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
-WHERE j.id = ANY($1::text[])
+SELECT id, state, client_id FROM fairlead_lookout.jobs WHERE id = ANY($1::text[])
 UNION ALL
 SELECT id, state, client_id FROM fairlead_lookout.array_states WHERE id = ANY($1::text[]);
 
@@ -459,17 +432,21 @@ LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
 WHERE j.id = ANY($1::text[]);
 
 -- name: submissions
--- What was submitted of each job, and what its newest run is given (a retry may give more).
-SELECT j.id, j.labels, s.requests, p.submitted
+-- What was submitted of each job, and what its newest run is given (a retry may give more). The lines
+-- of a chunk are read once, and are in the first row of the chunk.
+SELECT j.id, j.labels, s.requests, j.chunk, j.chunk_line,
+       CASE WHEN row_number() OVER (PARTITION BY j.chunk) = 1 THEN (
+           SELECT c.lines FROM fairlead_lookout.submissions c
+           WHERE c.chunk = j.chunk AND c.week = j.week
+       ) END AS lines
 FROM fairlead_lookout.jobs j
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
 LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
 WHERE j.id = ANY($1::text[]);
 
 -- name: client_ids
 -- Of jobs and arrays.
-SELECT job_id AS id, client_id FROM fairlead_lookout.job_specs
-WHERE job_id = ANY($1::text[]) AND client_id IS NOT NULL
+SELECT id, client_id FROM fairlead_lookout.jobs
+WHERE id = ANY($1::text[]) AND client_id IS NOT NULL
 UNION ALL
 SELECT id, client_id FROM fairlead_lookout.arrays
 WHERE id = ANY($1::text[]) AND client_id IS NOT NULL;
@@ -579,19 +556,17 @@ ORDER BY found.time_ms DESC, found.job_id DESC, found.run DESC LIMIT $8
 -- Preemptions with their job, its run, what that held, and the job for which it was preempted.
 -- LATERAL with OFFSET 0 forces one look-up for each job, here and below: joined with the view of all
 -- runs, Postgres would read all jobs.
-SELECT p.*, j.state, t.job_set, s.client_id, r.executor, r.node, r.pool, r.leased_ms, r.ended_ms,
-       h.requests, w.queue AS for_queue, u.client_id AS for_client_id
+SELECT p.*, j.state, t.job_set, j.client_id, r.executor, r.node, r.pool, r.leased_ms, r.ended_ms,
+       h.requests, w.queue AS for_queue, w.client_id AS for_client_id
 FROM ({chosen}) p
 LEFT JOIN fairlead_lookout.jobs j ON j.id = p.job_id
 LEFT JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
 LEFT JOIN LATERAL (
     SELECT executor, node, pool, leased_ms, ended_ms, shape FROM fairlead_lookout.runs_of_jobs
     WHERE job_id = j.id AND number = p.run AND week = j.week OFFSET 0
 ) r ON true
 LEFT JOIN fairlead_lookout.shapes h ON h.key = r.shape
 LEFT JOIN fairlead_lookout.jobs w ON w.id = p.for_job
-LEFT JOIN fairlead_lookout.job_specs u ON u.job_id = w.id AND u.week = w.week
 ORDER BY p.time_ms DESC, p.job_id DESC, p.run DESC;
 
 -- name: groups
