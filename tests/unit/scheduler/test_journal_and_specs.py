@@ -12,7 +12,7 @@ from fairlead_scheduler.state.change_journal import MANY, RowJournal
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_index import NO_ROW, JobIndex, unpack_ids
 from fairlead_scheduler.state.job_table import JobSet
-from fairlead_scheduler.state.specs import Specs
+from fairlead_scheduler.state.specs import Specs, SubmissionMessage
 from fairlead_scheduler.state.view import View, forget_names
 from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import submitted
@@ -76,7 +76,8 @@ def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
 def test_a_job_that_ends_while_its_submission_is_saved_is_left_out() -> None:
     specs = Specs()
     (record,) = ev.records("q", "s", "test", [submitted("a"), submitted("b")])
-    specs.unsaved = {A: (record.value or b"", 0), B: (record.value or b"", 1)}
+    message = SubmissionMessage(record.value or b"")
+    specs.unsaved = {A: (message, 0), B: (message, 1)}
     saving = specs.begin_save()
     specs.drop(A)
     assert [job_id for job_id, _ in saving or ()] == ["b"]
@@ -104,8 +105,8 @@ def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
     history = [submitted("a", labels={"app": "x"}), submitted("b"), submitted("c")]
     (record,) = ev.records("q", "s", "test", history)
     specs = Specs()
-    value = record.value or b""
-    specs.unsaved = {A: (value, 0), B: (value, 1), C: (value, 2)}
+    message = SubmissionMessage(record.value or b"")
+    specs.unsaved = {A: (message, 0), B: (message, 1), C: (message, 2)}
     assert specs.get_all([B, A]) == {A: history[0], B: history[1]}
     specs.drop(C)
     assert {job_id for job_id, _ in specs.begin_save() or ()} == {"a", "b"}

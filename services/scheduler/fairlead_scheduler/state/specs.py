@@ -1,14 +1,14 @@
 """The submissions of live jobs, for the leases of jobs that start and for filters by label.
 
-Until it is in Postgres, a submission stays in its encoded message. Submissions are saved in parts
-of bounded size, oldest first, before the checkpoint moves past them; they never change, so saving
-one early is safe. While a part is saved, its submissions are extracted one message at a time, so
-that there is never a second copy of all of them. Some of the saved ones stay in memory as a cache.
+Until it is in Postgres, a submission stays in its encoded message. A message is split when the
+first of its submissions is needed, for a lease or a save; the parts refer to it, so that there is
+never a second copy. Submissions are saved in parts of bounded size, oldest first, before the
+checkpoint moves past them; they never change, so saving one early is safe. Some of the saved ones
+stay in memory as a cache.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -31,8 +31,32 @@ SPECS_UNSAVED_MAX: Final = 75_000
 saved ahead of it. Those of jobs that end before the checkpoint are then never written."""
 
 
-MessagePlace = tuple[bytes, int]
-"""A message of submissions only, and the index of a submission in it."""
+class _Events(msgspec.Struct):
+    """The events of a message, each as it is written there."""
+
+    events: list[msgspec.Raw]
+
+
+_message_decoder: Final = msgspec.json.Decoder(_Events)
+
+
+class SubmissionMessage:
+    """An encoded message that has only submissions."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+        self._submissions: list[msgspec.Raw] = []
+
+    @property
+    def submissions(self) -> Sequence[msgspec.Raw]:
+        """The submissions in the message, encoded."""
+        if not self._submissions:
+            self._submissions = _message_decoder.decode(self._value).events
+        return self._submissions
+
+
+MessagePlace = tuple[SubmissionMessage, int]
+"""A message and the index of a submission in it."""
 
 
 class Specs:
@@ -52,7 +76,6 @@ class Specs:
     def get_all(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
         """The submissions of those jobs whose submission is in memory."""
         found: dict[JobId, JobSubmitted] = {}
-        inside: dict[JobId, MessagePlace] = {}
         for job_id in ids:
             unsaved = self.unsaved.get(job_id) or self.saving.get(job_id)
             if unsaved is None:
@@ -60,9 +83,8 @@ class Specs:
             elif isinstance(unsaved, JobSubmitted):
                 found[job_id] = unsaved
             else:
-                inside[job_id] = unsaved
-        for job_id, encoded in _extract_submissions(inside):
-            found[job_id] = _decoder.decode(encoded)
+                message, index = unsaved
+                found[job_id] = _decoder.decode(message.submissions[index])
         return found
 
     def drop(self, job_id: JobId) -> None:
@@ -90,16 +112,18 @@ class Specs:
 
     def encode_saving(self, dropped: int) -> Iterator[tuple[JobId, bytes]]:
         """The submissions that are being saved; all but the oldest `dropped` stay in memory."""
-        saving = self.saving
-        singles = {i: each for i, each in saving.items() if isinstance(each, JobSubmitted)}
-        inside = {i: each for i, each in saving.items() if isinstance(each, tuple)}
-        encoded = ((job_id, _encoder.encode(each)) for job_id, each in singles.items())
-        for number, (job_id, spec) in enumerate(chain(encoded, _extract_submissions(inside))):
-            if job_id in saving:  # else it ended since
-                saved = bytes(spec)
-                if number >= dropped:
-                    self.saved[job_id] = saved
-                yield job_id, saved
+        for number, job_id in enumerate(list(self.saving)):
+            submission = self.saving.get(job_id)
+            if submission is None:  # it ended since
+                continue
+            if isinstance(submission, JobSubmitted):
+                saved = _encoder.encode(submission)
+            else:
+                message, index = submission
+                saved = bytes(message.submissions[index])
+            if number >= dropped:
+                self.saved[job_id] = saved
+            yield job_id, saved
 
     def end_save(self) -> None:
         """End the save: the submissions are in Postgres now."""
@@ -130,26 +154,3 @@ class SpecsSave:
 
     def __iter__(self) -> Iterator[tuple[JobId, bytes]]:
         return self._specs.encode_saving(self._dropped)
-
-
-class _Message(msgspec.Struct):
-    """A message of submissions, each as it is written there."""
-
-    events: list[msgspec.Raw]
-
-
-_message_decoder: Final = msgspec.json.Decoder(_Message)
-
-
-def _extract_submissions(
-    places: Mapping[JobId, MessagePlace],
-) -> Iterator[tuple[JobId, msgspec.Raw]]:
-    """These jobs, each with its encoded submission, one message after the other."""
-    by_message: defaultdict[int, list[tuple[JobId, MessagePlace]]] = defaultdict(list)
-    for job_id, place in places.items():
-        by_message[id(place[0])].append((job_id, place))
-    for inside in by_message.values():
-        message, _ = inside[0][1]
-        events = _message_decoder.decode(message).events
-        for job_id, (_, index) in inside:
-            yield job_id, events[index]

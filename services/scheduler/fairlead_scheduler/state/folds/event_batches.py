@@ -18,7 +18,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_index, job_table
-from fairlead_scheduler.state.specs import MessagePlace
+from fairlead_scheduler.state.specs import MessagePlace, SubmissionMessage
 
 T = TypeVar("T")
 
@@ -109,7 +109,8 @@ class SubmissionBatch:
         job_set = job_table.JobSet(sequence.queue, sequence.job_set)
         place = (entry.partition, entry.position, entry.time_ms)
         part = MessagePart(*place, job_set, 0, len(events))
-        self.add_part(part, events, list(zip(repeat(entry.value), range(len(events)))))
+        message = SubmissionMessage(entry.value)
+        self.add_part(part, events, list(zip(repeat(message), range(len(events)))))
 
     def add_part(
         self,
