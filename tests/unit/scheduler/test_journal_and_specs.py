@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.ids import JobId, new_job_id
 from fairlead_common.domain.records import events as ev
+from fairlead_common.log import Entry
 from fairlead_scheduler.state.change_journal import MANY, RowJournal
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.folds.event_batches import SubmissionBatch
 from fairlead_scheduler.state.job_index import NO_ROW, JobIndex, unpack_ids
 from fairlead_scheduler.state.job_table import JobSet
-from fairlead_scheduler.state.specs import Specs, SubmissionMessage
+from fairlead_scheduler.state.specs import DECODED_MAX, Specs, SubmissionMessage
 from fairlead_scheduler.state.view import View, forget_names
 from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import submitted
@@ -113,6 +115,20 @@ def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
     specs.end_save()
     assert specs.get_all([A, B]) == {A: history[0], B: history[1]}
     assert C not in specs
+
+
+def test_only_the_newest_submissions_stay_decoded() -> None:
+    history = [submitted(f"{number:028}") for number in range(2 * DECODED_MAX)]
+    view = View()
+    for first in range(0, len(history), 1000):
+        (record,) = ev.records("q", "s", "test", history[first : first + 1000], partition=0)
+        entry = Entry(0, first, record.key, record.value, 0)
+        (batch,) = job_fold.decode_batch([entry])
+        assert isinstance(batch, SubmissionBatch)
+        job_fold.fold_messages(view, [batch], {})
+    places = [place for place in view.specs.unsaved.values() if isinstance(place, tuple)]
+    assert sum(bool(message.decoded) for message, _ in places) == DECODED_MAX
+    assert list(view.specs.get_all([event.job_id for event in history]).values()) == history
 
 
 def test_job_sets_without_jobs_are_forgotten_and_no_reader_starts_over() -> None:

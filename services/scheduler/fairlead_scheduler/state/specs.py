@@ -2,11 +2,13 @@
 
 Until it is in Postgres, a submission stays in its encoded message. A message is split when the
 first of its submissions is needed, for a lease or a save; the parts refer to it, so that there is
-never a second copy. Submissions are saved in parts of bounded size, oldest first, before the
+never a second copy. The newest submissions also stay decoded, because many jobs start soon after
+they are submitted. Submissions are saved in parts of bounded size, oldest first, before the
 checkpoint moves past them; they never change, so saving one early is safe. Some of the saved ones
 stay in memory as a cache.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -41,18 +43,27 @@ _message_decoder: Final = msgspec.json.Decoder(_Events)
 
 
 class SubmissionMessage:
-    """An encoded message that has only submissions."""
+    """An encoded message that has only submissions, which can also be there decoded."""
 
-    def __init__(self, value: bytes) -> None:
+    def __init__(self, value: bytes, decoded: Sequence[JobSubmitted] = ()) -> None:
+        """`decoded`: all of its submissions, or none."""
         self._value = value
-        self._submissions: list[msgspec.Raw] = []
+        self._parts: list[msgspec.Raw] = []
+        self.decoded = decoded
 
-    @property
-    def submissions(self) -> Sequence[msgspec.Raw]:
-        """The submissions in the message, encoded."""
-        if not self._submissions:
-            self._submissions = _message_decoder.decode(self._value).events
-        return self._submissions
+    def decode(self, index: int) -> JobSubmitted:
+        """The submission with this index."""
+        return self.decoded[index] if self.decoded else _decoder.decode(self.encoded(index))
+
+    def encoded(self, index: int) -> msgspec.Raw:
+        """The submission with this index as it is written in the message."""
+        if not self._parts:
+            self._parts = _message_decoder.decode(self._value).events
+        return self._parts[index]
+
+
+DECODED_MAX: Final = 10_000
+"""Submissions that stay decoded, about 1 kB each."""
 
 
 MessagePlace = tuple[SubmissionMessage, int]
@@ -69,9 +80,27 @@ class Specs:
         """Submissions that are being saved, in the form of `unsaved`."""
         self.saved: dict[JobId, bytes] = {}
         """Some saved submissions, oldest first, encoded."""
+        self._with_decoded: deque[SubmissionMessage] = deque()
+        """The messages whose submissions are there decoded, oldest first."""
+        self._decoded = 0
+        """How many submissions these are."""
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self.unsaved or job_id in self.saving or job_id in self.saved
+
+    def add_messages(
+        self,
+        places: Mapping[JobId, JobSubmitted | MessagePlace],
+        messages: Sequence[SubmissionMessage],
+    ) -> None:
+        """Add the submissions of new jobs, and the messages that have them."""
+        self.unsaved.update(places)
+        self._with_decoded += messages
+        self._decoded += sum([len(message.decoded) for message in messages])
+        while self._decoded > DECODED_MAX:
+            oldest = self._with_decoded.popleft()
+            self._decoded -= len(oldest.decoded)
+            oldest.decoded = ()
 
     def get_all(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
         """The submissions of those jobs whose submission is in memory."""
@@ -84,7 +113,7 @@ class Specs:
                 found[job_id] = unsaved
             else:
                 message, index = unsaved
-                found[job_id] = _decoder.decode(message.submissions[index])
+                found[job_id] = message.decode(index)
         return found
 
     def drop(self, job_id: JobId) -> None:
@@ -120,7 +149,7 @@ class Specs:
                 saved = _encoder.encode(submission)
             else:
                 message, index = submission
-                saved = bytes(message.submissions[index])
+                saved = bytes(message.encoded(index))
             if number >= dropped:
                 self.saved[job_id] = saved
             yield job_id, saved

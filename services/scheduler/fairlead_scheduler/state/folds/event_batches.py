@@ -18,7 +18,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_index, job_table
-from fairlead_scheduler.state.specs import MessagePlace, SubmissionMessage
+from fairlead_scheduler.state.specs import DECODED_MAX, MessagePlace, SubmissionMessage
 
 T = TypeVar("T")
 
@@ -79,6 +79,8 @@ class SubmissionBatch:
         self._waiting: list[ev.JobSubmitted] = []
         self.entries: list[Entry] = []
         """The messages, which hold nothing else and can be decoded again."""
+        self.messages: list[SubmissionMessage] = []
+        """The messages to which `specs` refers."""
         self.parts: list[MessagePart] = []
         self.ids: list[JobId] = []
         self.specs: list[ev.JobSubmitted | MessagePlace] = []
@@ -109,7 +111,9 @@ class SubmissionBatch:
         job_set = job_table.JobSet(sequence.queue, sequence.job_set)
         place = (entry.partition, entry.position, entry.time_ms)
         part = MessagePart(*place, job_set, 0, len(events))
-        message = SubmissionMessage(entry.value)
+        decoded = events if len(self.specs) < DECODED_MAX else ()
+        message = SubmissionMessage(entry.value, decoded)
+        self.messages.append(message)
         self.add_part(part, events, list(zip(repeat(message), range(len(events)))))
 
     def add_part(

@@ -81,7 +81,7 @@ def add_jobs(view: View, batch: SubmissionBatch, ended_jobs: EndedJobs) -> bool:
     sizes = [part.size for part in batch.parts]
     _fill_positions(view, at, batch.parts, sizes)
     _fill_terms(view, at, batch)
-    view.specs.unsaved.update(specs)
+    view.specs.add_messages(specs, batch.messages)
     view.mark_all_changed(at, _repeat([part.position for part in batch.parts], sizes))
     tasks = [(at.item(number), event) for number, event in batch.rare if event.array is not None]
     if tasks:
