@@ -118,7 +118,7 @@ async def test_a_standby_overtaken_by_the_checkpoint_must_restart_from_it(
         following = asyncio.create_task(follower.follow_jobs(world.log, pool, state))
         await world.tell(submitted("a", labels={"team": "x"}))
         await state.wait_until_folded(topics.JOBS, await world.log.end_positions(topics.JOBS))
-        state.view.specs.drop(job_id("a"))
+        state.view.specs.drop([job_id("a")])
         chosen = JobFilter(queue=QUEUE, labels={"team": "x"})
         await world.tell(ev.JobsCancelRequested(filter=chosen))
         with pytest.raises(ViewConflict, match="must restart from that checkpoint"):

@@ -71,7 +71,7 @@ def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
     specs.trim_saved(0)
     assert A not in specs
     assert C in specs
-    specs.drop(C)
+    specs.drop([C])
     assert C not in specs
 
 
@@ -81,7 +81,7 @@ def test_a_job_that_ends_while_its_submission_is_saved_is_left_out() -> None:
     message = SubmissionMessage(record.value or b"")
     specs.unsaved = {A: (message, 0), B: (message, 1)}
     saving = specs.begin_save()
-    specs.drop(A)
+    specs.drop([A])
     assert [job_id for job_id, _ in saving or ()] == ["b"]
     specs.end_save()
     assert A not in specs
@@ -110,7 +110,7 @@ def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
     message = SubmissionMessage(record.value or b"")
     specs.unsaved = {A: (message, 0), B: (message, 1), C: (message, 2)}
     assert specs.get_all([B, A]) == {A: history[0], B: history[1]}
-    specs.drop(C)
+    specs.drop([C])
     assert {job_id for job_id, _ in specs.begin_save() or ()} == {"a", "b"}
     specs.end_save()
     assert specs.get_all([A, B]) == {A: history[0], B: history[1]}

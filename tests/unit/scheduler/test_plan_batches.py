@@ -24,12 +24,12 @@ def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
     built = world.build()
     plan = schedule(built.snapshot, world.engine)
     of_world = world.view.specs.get_all(world.view.jobs.rows.ids_at(plan.placed_job))
-    specs = {
-        job_id: msgspec.structs.replace(given, spec=spec) if given.gang else given
-        for job_id, given in of_world.items()
-    }
+    submitted = [
+        msgspec.structs.replace(given, spec=spec) if given.gang else given
+        for given in of_world.values()
+    ]
     history: list[ev.AnyEvent] = []
-    units = plan_batches.make_batches(world.view, built, plan, specs)
+    units = plan_batches.make_batches(world.view, built, plan, submitted)
     for append in group_into_appends(units):
         check_append(append.records)
     for unit in units:
@@ -60,11 +60,11 @@ def test_independent_jobs_share_batches_below_the_size_of_a_record() -> None:
     built = world.build()
     plan = schedule(built.snapshot, world.engine)
     specs = world.view.specs.get_all(world.view.jobs.rows.ids_at(plan.placed_job))
-    large = {
-        job_id: msgspec.structs.replace(given, spec=msgspec.Raw(b'"' + b"x" * 400_000 + b'"'))
-        for job_id, given in specs.items()
-    }
-    batches = plan_batches.make_batches(world.view, built, plan, specs)
+    large = [
+        msgspec.structs.replace(given, spec=msgspec.Raw(b'"' + b"x" * 400_000 + b'"'))
+        for given in specs.values()
+    ]
+    batches = plan_batches.make_batches(world.view, built, plan, list(specs.values()))
     assert [len(batch.facts) for batch in batches] == [3, JOBS_PER_BATCH, JOBS_PER_BATCH, 50]
     assert all(len(batch.leases) == len(batch.facts) for batch in batches)
     started = [

@@ -265,4 +265,5 @@ class Decider:
     def make_batches(self, decided: DecidedRound) -> list[AppendBatch]:
         """The append batches of a round."""
         specs = self.view.specs.get_all(decided.placed_ids)
-        return plan_batches.make_batches(self.view, decided.built, decided.plan, specs)
+        submitted = list(specs.values())
+        return plan_batches.make_batches(self.view, decided.built, decided.plan, submitted)

@@ -1,6 +1,6 @@
 """Makes the append batches of a plan: leases, preemptions, refusals. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from fairlead_common.domain.ids import JobId, RunId, run_id
@@ -32,21 +32,13 @@ CAUSES: Final = {
 
 
 def make_batches(
-    view: View, built: BuiltSnapshot, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
+    view: View, built: BuiltSnapshot, plan: Plan, submitted: Sequence[ev.JobSubmitted]
 ) -> list[AppendBatch]:
     """A batch per gang, or job that preempts others, with the runs it preempts; other jobs that
-    start share batches."""
+    start share batches. `submitted`: the submissions of the jobs that start, in their order."""
     collector = _BatchCollector(view, built)
     after = collector.preempt(plan)
-    starts = zip(
-        plan.placed_job.tolist(),
-        view.jobs.rows.ids_at(plan.placed_job),
-        plan.placed_node.tolist(),
-        plan.placed_value.tolist(),
-        strict=True,
-    )
-    for job, job_id, node, value in starts:
-        collector.place(job, node, value, specs[job_id], after.get(node, ()), plan.pool)
+    collector.start(plan, submitted, after)
     if plan.rejected_job.size or plan.failed_job.size:
         _add_refusals(collector, built, plan)
     return collector.batches()
@@ -167,30 +159,39 @@ class _BatchCollector:
             )
             self.add(job, event)
 
-    def place(
+    def start(
         self,
-        job: int,
-        node: int,
-        value: int,
-        submitted: ev.JobSubmitted,
-        after: tuple[RunId, ...],
-        pool: str,
+        plan: Plan,
+        submitted: Sequence[ev.JobSubmitted],
+        after: Mapping[int, tuple[RunId, ...]],
     ) -> None:
-        """Start a job on a node once the runs `after` have ended."""
-        name = self._built.nodes[node]
-        event = ev.JobRunLeased(
-            job_id=submitted.job_id,
-            run=self._view.jobs.run.item(job) + 1,
-            executor=name.executor,
-            node=name.node,
-            pool=pool,
-            value=value,
+        """Start jobs on their nodes, each once the runs `after` on its node have ended."""
+        view, nodes, rows = self._view, self._built.nodes, plan.placed_job
+        job_sets = view.jobs.job_sets.values
+        starts = zip(
+            rows.tolist(),
+            submitted,
+            (view.jobs.run[rows] + 1).tolist(),
+            view.jobs.job_set[rows].tolist(),
+            plan.placed_node.tolist(),
+            plan.placed_value.tolist(),
+            strict=True,
         )
-        lease = lease_changes.new_lease(self._view, job, submitted, name, after)
-        if self._key(job) == job and job not in self._facts:
-            self._singles.append(((self._find_job_set(job), event), lease))
-        else:
-            self.add(job, event, lease)
+        for job, of_job, run, job_set, node, value in starts:
+            name = nodes[node]
+            event = ev.JobRunLeased(
+                job_id=of_job.job_id,
+                run=run,
+                executor=name.executor,
+                node=name.node,
+                pool=plan.pool,
+                value=value,
+            )
+            lease = lease_changes.new_lease(view, job, of_job, name, after.get(node, ()))
+            if self._key(job) == job and job not in self._facts:
+                self._singles.append(((job_sets[job_set], event), lease))
+            else:
+                self.add(job, event, lease)
 
     def batches(self) -> list[AppendBatch]:
         """The batches of gangs, preemptors and refusals, then of other jobs that start."""

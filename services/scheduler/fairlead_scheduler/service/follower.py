@@ -89,7 +89,7 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
             async with state.fold_lock:
                 labelled = job_fold.find_specs_to_load(view, messages)
                 await load_specs(pool, view, labelled)
-                if any(job_id not in view.specs for job_id in labelled):
+                if view.specs.find_missing(labelled):
                     raise ViewConflict(
                         "the leader's checkpoint omits jobs that ended after this view's position;"
                         " the process must restart from that checkpoint"
@@ -154,7 +154,7 @@ async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitabl
 
 async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
     """Load the specs of these jobs into `view.specs`, where they stay while `fold_lock` is held."""
-    missing = [job_id for job_id in ids if job_id not in view.specs]
+    missing = view.specs.find_missing(ids)
     if missing:
         view.specs.add_saved(await checkpoint.read_specs(pool, missing))
 

@@ -6,7 +6,7 @@ looked up in one call, so that the waits overlap.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -253,8 +253,8 @@ class JobIndex:
 
 def unpack_ids(ids: PackedIds) -> list[JobId]:
     """The ids as strings."""
-    found: list[JobId] = ids.tolist()
-    return found if ids.dtype == np.object_ else [JobId(key.decode()) for key in ids.tolist()]
+    found = ids.tolist()
+    return cast("list[JobId]", found if ids.dtype == np.object_ else list(map(bytes.decode, found)))
 
 
 def _hash(job_id: JobId) -> int:

@@ -102,6 +102,15 @@ class Specs:
             self._decoded -= len(oldest.decoded)
             oldest.decoded = ()
 
+    def find_missing(self, ids: Iterable[JobId]) -> list[JobId]:
+        """Those of these jobs whose submission is not in memory."""
+        unsaved, saving, saved = self.unsaved, self.saving, self.saved
+        return [
+            job_id
+            for job_id in ids
+            if job_id not in unsaved and job_id not in saving and job_id not in saved
+        ]
+
     def get_all(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
         """The submissions of those jobs whose submission is in memory."""
         found: dict[JobId, JobSubmitted] = {}
@@ -116,11 +125,13 @@ class Specs:
                 found[job_id] = message.decode(index)
         return found
 
-    def drop(self, job_id: JobId) -> None:
-        """Drop the submission of a job that ended."""
-        if self.unsaved.pop(job_id, None) is None:
-            self.saving.pop(job_id, None)
-            self.saved.pop(job_id, None)
+    def drop(self, ids: Iterable[JobId]) -> None:
+        """Drop the submissions of jobs that ended."""
+        unsaved, saving, saved = self.unsaved, self.saving, self.saved
+        for job_id in ids:
+            if unsaved.pop(job_id, None) is None:
+                saving.pop(job_id, None)
+                saved.pop(job_id, None)
 
     def begin_save(
         self, count_max: int | None = None, cached_max: int = CACHED_MAX

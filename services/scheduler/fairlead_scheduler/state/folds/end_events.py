@@ -70,7 +70,7 @@ def _end_jobs(
     jobs = view.jobs
     for job_id, digest in zip(ids, jobs.digests_of(rows), strict=True):
         view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
-        view.specs.drop(job_id)
+    view.specs.drop(ids)
     jobs.state[rows] = job_table.STATE_CODE[state]
     if state is not JobState.SUCCEEDED:
         for row in rows[jobs.array[rows] > 0].tolist():
@@ -92,7 +92,7 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
         _note_task(view, job_id, state, message)
     view.mark_changed(row, message.position)
     view.rows_to_examine.discard(row)
-    view.specs.drop(job_id)
+    view.specs.drop((job_id,))
     if row in jobs.rare_properties:
         dependencies.remove(view, job_id, jobs.rare_properties[row].after)
         started = state is JobState.SUCCEEDED or was == job_table.RUNNING

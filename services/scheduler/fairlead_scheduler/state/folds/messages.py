@@ -118,4 +118,4 @@ def find_specs_to_load(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
             if event.filter.labels:
                 rows = job_filters.find_ignoring_labels(view, message.partition, event.filter)
                 needed.update(view.jobs.rows.ids_at(rows))
-    return {job_id for job_id in needed if job_id not in view.specs}
+    return set(view.specs.find_missing(needed))
