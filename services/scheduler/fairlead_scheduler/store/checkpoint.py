@@ -5,7 +5,7 @@ view as it was at the saved positions; the log has the rest.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
 import asyncpg
@@ -115,7 +115,7 @@ async def _write(connection: Connection, changes: Changes) -> None:
             records=changes.ended,
             timeout=SAVE_S_MAX,
         )
-        ids = [row[0] for row in changes.ended]
+        ids = _join([row[0] for row in changes.ended])
         await connection.execute(SQL["remove_jobs"], ids, timeout=SAVE_S_MAX)
         await connection.execute(SQL["remove_specs"], ids, timeout=SAVE_S_MAX)
 
@@ -143,6 +143,11 @@ async def _pieces(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
     make a class, which keeps it until a full garbage collection."""
     for piece in pieces:
         yield piece
+
+
+def _join(ids: Sequence[JobId]) -> str:
+    """Job ids as one parameter: of an array asyncpg examines each element, in 0.3 us."""
+    return " ".join(ids)
 
 
 async def _make_partitions(connection: Connection, weeks: set[int]) -> None:
@@ -260,7 +265,7 @@ async def _read_rare(pool: Pool, snapshot: str) -> list[tuple[bytes, bytes]]:
 
 async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, EndedJob]:
     """What is known of these jobs, of those that ended."""
-    rows = await pool.fetch(SQL["find_ended"], sorted(ids))
+    rows = await pool.fetch(SQL["find_ended"], _join(sorted(ids)))
     return {
         JobId(row["job_id"]): EndedJob(JobState(row["state"]), row["digest"], row["at_ms"])
         for row in rows
@@ -269,7 +274,7 @@ async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, EndedJob]:
 
 async def read_specs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, bytes]:
     """The encoded `JobSubmitted` of these jobs, of those that are saved."""
-    rows = await pool.fetch(SQL["read_specs"], sorted(ids))
+    rows = await pool.fetch(SQL["read_specs"], _join(sorted(ids)))
     return {JobId(row["job_id"]): row["spec"] for row in rows}
 
 

@@ -73,10 +73,10 @@ DELETE FROM fairlead_scheduler.arrays WHERE array_id = ANY ($1::text[])
 SELECT state FROM fairlead_scheduler.arrays
 
 -- name: remove_jobs
-DELETE FROM fairlead_scheduler.jobs WHERE job_id = ANY ($1::text[])
+DELETE FROM fairlead_scheduler.jobs WHERE job_id = ANY (string_to_array($1, ' '))
 
 -- name: remove_specs
-DELETE FROM fairlead_scheduler.job_specs WHERE job_id = ANY ($1::text[])
+DELETE FROM fairlead_scheduler.job_specs WHERE job_id = ANY (string_to_array($1, ' '))
 
 -- name: read_jobs
 -- In any order: sorting a million rows takes Postgres longer than reading them.
@@ -104,7 +104,7 @@ GROUP BY part
 
 -- name: read_specs
 SELECT found.*
-FROM unnest($1::text[]) AS wanted (id)
+FROM unnest(string_to_array($1, ' ')) AS wanted (id)
 CROSS JOIN LATERAL (
     SELECT job_id, spec FROM fairlead_scheduler.job_specs WHERE job_id = wanted.id OFFSET 0
 ) found
@@ -113,7 +113,7 @@ CROSS JOIN LATERAL (
 -- What is still known of jobs that ended: a repeated submission must find them. LATERAL with OFFSET
 -- 0 makes one index look-up per id and week: for `= ANY` Postgres reads all weeks from end to end.
 SELECT found.*
-FROM unnest($1::text[]) AS wanted (id)
+FROM unnest(string_to_array($1, ' ')) AS wanted (id)
 CROSS JOIN LATERAL (
     SELECT job_id, state, digest, at_ms FROM fairlead_scheduler.ended
     WHERE job_id = wanted.id OFFSET 0
