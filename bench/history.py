@@ -317,9 +317,12 @@ def _looks(connection: Connection) -> dict[str, Look]:
     def by(statement: str, *week: int) -> Look:
         return lambda given: connection.fetch(statement, given, *week)
 
+    def by_text(statement: str) -> Look:
+        return lambda given: connection.fetch(statement, " ".join(given))
+
     looks = {
         "submit.known_jobs": by(SUBMIT["known_jobs"]),
-        "scheduler.find_ended": by(SCHEDULER["find_ended"]),
+        "scheduler.find_ended": by_text(SCHEDULER["find_ended"]),
     }
     this_week = clock.now_ms() // WEEK_MS
     for weeks in BEGUN_WEEKS_AGO:

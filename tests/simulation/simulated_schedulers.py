@@ -55,6 +55,8 @@ class Checkpoint:
         """As `checkpoint.load_view`; all submissions are in memory."""
         view = self.table.load(rules=RULES)
         view.specs.add_saved(self.table.specs)
+        view.saved_ends.add(list(self.table.ended))
+        view.saved_ends.is_complete = True
         return view
 
     def begin(self) -> None:
@@ -71,7 +73,7 @@ class Checkpoint:
         for _ in self.table.save_parts(view, rows_max):
             if world.maybe(0.05) and not world.calm:
                 return False
-        view.recent = {}
+        view.trim_recent(0)
         return True
 
 

@@ -67,8 +67,8 @@ def statements() -> Iterator[tuple[str, str, tuple[object, ...]]]:
     """(name, statement, arguments) of every look-up by job id of thousands of jobs at once."""
     yield "submit.known_digests", SUBMIT["known_digests"], (WANTED, 0)
     yield "submit.known_jobs", SUBMIT["known_jobs"], (WANTED,)
-    yield "scheduler.find_ended", SCHEDULER["find_ended"], (WANTED,)
-    yield "scheduler.read_specs", SCHEDULER["read_specs"], (WANTED,)
+    yield "scheduler.find_ended", SCHEDULER["find_ended"], (" ".join(WANTED),)
+    yield "scheduler.read_specs", SCHEDULER["read_specs"], (" ".join(WANTED),)
     yield "lookout.jobs", FOLD["jobs"], (WANTED, 0)
     weeks = [WEEKS[int(job_id) % 2] for job_id in WANTED]
     yield "lookout.labels", FOLD["labels"], (WANTED, weeks)

@@ -21,6 +21,7 @@ from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import ROWS_MAX, CheckpointParts
+from fairlead_scheduler.state.checkpoint.ended_filter import EndedFilter
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import EndedJob, NodeName
@@ -87,6 +88,21 @@ async def test_a_checkpoint_of_jobs_that_ended_over_many_weeks_is_saved(
             view.ended[name] = EndedJob(JobState.CANCELLED, "d", at_ms, number)
         await save(pool, view)
         assert (await checkpoint.find_ended(pool, ids)).keys() == set(ids)
+
+
+async def test_what_the_checkpoint_has_of_ended_jobs_is_looked_up(fresh_database: str) -> None:
+    async with scheduler_database(fresh_database) as (pool, _):
+        view = View()
+        ids = [JobId(f"{number * number * 7_919:028d}") for number in range(1, 20_001)]
+        for number, name in enumerate(ids):
+            at_ms = number % 3 * WEEK_MS
+            view.ended[name] = EndedJob(JobState.SUCCEEDED, "d", at_ms, number)
+        await save(pool, view)
+        found = EndedFilter()
+        await checkpoint.load_ended_filter(pool, found)
+        assert found.select_possible(ids) == sorted(ids)
+        others = [JobId(f"{number * number * 7_919 + 1:028d}") for number in range(1, 20_001)]
+        assert len(found.select_possible(others)) < 100
 
 
 async def test_saved_rows_are_freed_without_garbage_collection(fresh_database: str) -> None:

@@ -222,7 +222,7 @@ def test_results_of_what_an_array_waits_for_are_looked_up_among_ended_jobs() -> 
         queue="q", job_set="s", by="anna", events=[waiting_array(JobId(ID), MERGE)]
     )
     ids = find_ids_to_look_up(world.view, [Message(0, 0, 0, sequence)])
-    assert {JobId(ID), MERGE} <= ids
+    assert {JobId(ID), MERGE} <= set(ids)
 
 
 def test_a_job_waits_for_a_single_task_that_is_not_released() -> None:

@@ -167,7 +167,7 @@ def test_a_group_that_was_saved_as_ended_is_not_submitted_again() -> None:
     known = {JobId(ID): job_table.EndedJob(JobState.FAILED, "d", 0)}
     view = View()
     repeated = message(0, announced()[0])
-    assert job_fold.find_ids_to_look_up(view, [repeated]) == {JobId(ID)}
+    assert job_fold.find_ids_to_look_up(view, [repeated]) == [JobId(ID)]
     job_fold.fold_messages(view, [repeated], known)
     assert not view.groups
 

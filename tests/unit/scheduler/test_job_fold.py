@@ -153,7 +153,7 @@ def test_a_dependency_that_ends_in_the_same_batch_is_found() -> None:
     late_ms = 1000 + end_events.ROW_RELEASE_DELAY_MS
     messages = [message(2, submitted("x"), time_ms=late_ms)]
     messages.append(message(3, submitted("b", after=(A,)), time_ms=late_ms))
-    assert job_fold.find_ids_to_look_up(view, messages) == {JobId("x"), B}
+    assert job_fold.find_ids_to_look_up(view, messages) == sorted([JobId("x"), B])
     job_fold.fold_messages(view, messages, {})
     assert view.jobs.flags[view.jobs.rows[B]] & job_table.CANNOT_START
 

@@ -132,6 +132,7 @@ class Service:
             tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
             tasks.create_task(follower.follow_clusters(self._log, self.state))
             tasks.create_task(follower.follow_config(self._log, self.state))
+            tasks.create_task(self._load_ended_filter())
             tasks.create_task(self._mirror())
             tasks.create_task(maintain_log(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))
@@ -146,6 +147,11 @@ class Service:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S_MAX):
                     await self.state.settled.wait()
+
+    async def _load_ended_filter(self) -> None:
+        """Spare look-ups of jobs that ended; the first lease does not wait for it."""
+        await self.settled()
+        await checkpoint.load_ended_filter(self._pool, self.state.view.saved_ends)
 
     async def _mirror(self) -> None:
         await self.settled()

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from fairlead_common.domain.ids import ArrayId, GroupId, JobId, RunId
 from fairlead_common.domain.lifecycle import JobState, is_impossible
 from fairlead_scheduler.state.change_journal import Journal
+from fairlead_scheduler.state.checkpoint.ended_filter import EndedFilter
 from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import (
@@ -53,6 +54,8 @@ class View:
         self.ended: dict[JobId, EndedJob] = {}
         self.recent: dict[JobId, JobState] = {}
         """A bounded cache of jobs that ended and are saved."""
+        self.saved_ends = EndedFilter()
+        """Of the jobs that ended, those that only Postgres knows."""
         self.dependents: dict[JobId, set[JobId]] = {}
         """What waits for each job or array: jobs, and arrays by their ids."""
         self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
@@ -211,7 +214,9 @@ class View:
 
     def trim_recent(self, bound: int) -> None:
         """Drop the oldest saved ended jobs beyond `bound`."""
-        for job_id in _first(self.recent, len(self.recent) - bound):
+        dropped = _first(self.recent, len(self.recent) - bound)
+        self.saved_ends.add(dropped)
+        for job_id in dropped:
             del self.recent[job_id]
 
 

@@ -24,6 +24,7 @@ from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_loader import CheckpointLoader
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import Changes
+from fairlead_scheduler.state.checkpoint.ended_filter import IDS_MAX, EndedFilter
 from fairlead_scheduler.state.job_table import EndedJob
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.specs import SpecsSave
@@ -270,6 +271,22 @@ async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, EndedJob]:
         JobId(row["job_id"]): EndedJob(JobState(row["state"]), row["digest"], row["at_ms"])
         for row in rows
     }
+
+
+async def load_ended_filter(pool: Pool, ended: EndedFilter) -> None:
+    """Add the ids of all jobs that ended, unless they are too many for the filter."""
+    rest = ""
+
+    async def add(data: bytes) -> None:
+        nonlocal rest
+        *ids, rest = (rest + data.decode()).split("\n")
+        ended.add([JobId(each) for each in ids])
+
+    async with pool.acquire() as connection:
+        await connection.copy_from_query(
+            SQL["read_ended_ids"], IDS_MAX + 1, output=add, timeout=SAVE_S_MAX
+        )
+    ended.is_complete = True
 
 
 async def read_specs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, bytes]:

@@ -119,6 +119,9 @@ CROSS JOIN LATERAL (
     WHERE job_id = wanted.id OFFSET 0
 ) found
 
+-- name: read_ended_ids
+SELECT job_id FROM fairlead_scheduler.ended LIMIT $1
+
 -- name: read_nodes
 SELECT executor, name, number FROM fairlead_scheduler.nodes
 

@@ -80,9 +80,9 @@ _BATCHES: Final[Mapping[type | None, type[SubmissionBatch | SuccessBatch]]] = {
 }
 
 
-def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
-    """Ids in these messages that the checkpoint can have as ended jobs: new jobs, groups and
-    arrays with a client id, and unknown dependencies."""
+def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> list[JobId]:
+    """Ids in these messages that the checkpoint can have as ended jobs, sorted: of new jobs, groups
+    and arrays with a client id, and of unknown dependencies."""
     ids: set[JobId] = set()
     others: set[JobId] = set()
     for each in messages:
@@ -102,7 +102,7 @@ def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]
                     if event.template.client_id is not None:
                         ids.add(JobId(event.array))
     ids.update(job_id for job_id in others if view.state_of(job_id) is None)
-    return ids
+    return view.saved_ends.select_possible(ids)
 
 
 def find_specs_to_load(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
