@@ -115,12 +115,12 @@ async def test_saved_rows_are_freed_without_garbage_collection(fresh_database: s
         fold(view, 0, submitted("a"), submitted("b"))
         names = SavedNames(await checkpoint.read_names(pool))
         changes = CheckpointParts(view, names, before).take_next()
-        assert changes.jobs is not None
+        assert changes.new_jobs is not None
         gc.disable()
         try:
-            references = sys.getrefcount(changes.jobs), sys.getrefcount(changes.jobs.records)
+            references = sys.getrefcount(changes.new_jobs), sys.getrefcount(changes.new_jobs.records)
             await checkpoint.save_changes(pool, changes)
-            afterwards = sys.getrefcount(changes.jobs), sys.getrefcount(changes.jobs.records)
+            afterwards = sys.getrefcount(changes.new_jobs), sys.getrefcount(changes.new_jobs.records)
         finally:
             gc.enable()
         assert afterwards == references
@@ -136,6 +136,20 @@ async def test_unused_names_are_deleted_from_the_checkpoint(fresh_database: str)
         kinds = [kind for kind, *_ in await checkpoint.read_names(pool)]
         assert sorted(kinds) == ["job_set", "pool", "shape"]
         assert job_id("b") in (await load(pool)).jobs.rows
+
+
+async def test_a_leader_that_does_not_know_what_was_saved_saves_it_again(
+    fresh_database: str,
+) -> None:
+    async with scheduler_database(fresh_database) as (pool, _):
+        view, chance = random_view(1, 200), np.random.default_rng(1)
+        await save(pool, view)
+        ids = [JobId(name) for name in content_of(view)]
+        unknown = [view.jobs.rows[name] for name in ids[:60]]
+        view.jobs.in_checkpoint[unknown] = False
+        change_jobs(view, chance, ids[30:90])
+        await save(pool, view)
+        assert content_of(await load(pool)) == content_of(view)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -71,8 +71,8 @@ class Table:
             del self.names[place]
         for kind, number, named in changes.names:
             self.names[kind, number] = named
-        if changes.jobs is not None:
-            for key, record, rare in copied(b"".join(changes.jobs.encode())):
+        for rows in filter(None, (changes.new_jobs, changes.jobs)):
+            for key, record, rare in copied(b"".join(rows.encode())):
                 assert key is not None
                 assert record is not None
                 self.rows[JobId(key.decode())] = (record, rare)

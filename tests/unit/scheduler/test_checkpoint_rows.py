@@ -171,8 +171,8 @@ def test_a_part_has_whole_partitions_and_a_bounded_number_of_jobs() -> None:
     saved: list[set[JobId]] = []
     while not parts.is_done:
         changes = parts.take_next()
-        assert changes.jobs is not None
-        saved.append({JobId(key.decode()) for key in changes.jobs.keys.tolist()})
+        assert changes.new_jobs is not None
+        saved.append({JobId(key.decode()) for key in changes.new_jobs.keys.tolist()})
     assert len(saved) > 1
     assert all(len(part) <= 40 or len(set(map(partition_of_job, part))) == 1 for part in saved)
     assert sum(map(len, saved)) == 300

@@ -226,6 +226,7 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "checkpoint_ms": np.int64,
     "digest": DIGEST,
     "unsaved": np.bool_,
+    "in_checkpoint": np.bool_,
     "position": np.int64,
     "array": np.int32,
 }
@@ -277,6 +278,8 @@ class JobTable:
     """The digest of the submission: 32 hexadecimal digits."""
     unsaved: npt.NDArray[np.bool_]
     """Whether the row changed since the last checkpoint."""
+    in_checkpoint: npt.NDArray[np.bool_]
+    """Whether the checkpoint has a record of the job. A standby does not always know."""
     position: npt.NDArray[np.int64]
     """The position of the newest message that changed the row."""
     array: npt.NDArray[np.int32]
@@ -352,7 +355,7 @@ class JobTable:
         self.rows.remove(row)
         self.rare_properties.pop(row, None)
         self.flags[row] = FREE
-        self.unsaved[row] = False
+        self.unsaved[row] = self.in_checkpoint[row] = False
         self._free.append(row)
         self.journal.add(row)
 
@@ -364,7 +367,7 @@ class JobTable:
             for row in released:
                 self.rare_properties.pop(row, None)
         self.flags[rows] = FREE
-        self.unsaved[rows] = False
+        self.unsaved[rows] = self.in_checkpoint[rows] = False
         self._free += released
         self.journal.extend(rows)
 

@@ -23,7 +23,7 @@ from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_loader import CheckpointLoader
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName
-from fairlead_scheduler.state.checkpoint.checkpoint_parts import Changes
+from fairlead_scheduler.state.checkpoint.checkpoint_parts import Changes, JobRows
 from fairlead_scheduler.state.checkpoint.ended_filter import IDS_MAX, EndedFilter
 from fairlead_scheduler.state.job_table import EndedJob
 from fairlead_scheduler.state.pool_rules import Rules
@@ -88,15 +88,10 @@ async def _write(connection: Connection, changes: Changes) -> None:
         await connection.execute(SQL["drop_names"], *zip(*changes.dropped_names, strict=True))
     if changes.names:
         await connection.executemany(SQL["save_name"], changes.names)
+    if changes.new_jobs is not None:
+        await _write_new_jobs(connection, changes.new_jobs)
     if changes.jobs is not None:
-        await connection.copy_to_table(
-            "copied_jobs",
-            source=_pieces(changes.jobs.encode()),
-            columns=("job_id", "record", "rare"),
-            format="binary",
-            timeout=SAVE_S_MAX,
-        )
-        await connection.execute(SQL["merge_jobs"], timeout=SAVE_S_MAX)
+        await _merge_jobs(connection, changes.jobs)
     if changes.specs is not None:
         await _write_specs(connection, changes.specs)
     if changes.groups:
@@ -119,6 +114,35 @@ async def _write(connection: Connection, changes: Changes) -> None:
         ids = _join([row[0] for row in changes.ended])
         await connection.execute(SQL["remove_jobs"], ids, timeout=SAVE_S_MAX)
         await connection.execute(SQL["remove_specs"], ids, timeout=SAVE_S_MAX)
+
+
+async def _write_new_jobs(connection: Connection, jobs: JobRows) -> None:
+    """Directly into their table, as `_write_specs`. What an earlier leader saved, this one does not
+    always know: then all are merged, and once more with those that changed, as they are both in the
+    temporary table."""
+    try:
+        async with connection.transaction():
+            await _copy_jobs(connection, jobs, "jobs", schema="fairlead_scheduler")
+    except asyncpg.UniqueViolationError:
+        await _merge_jobs(connection, jobs)
+
+
+async def _merge_jobs(connection: Connection, jobs: JobRows) -> None:
+    await _copy_jobs(connection, jobs, "copied_jobs")
+    await connection.execute(SQL["merge_jobs"], timeout=SAVE_S_MAX)
+
+
+async def _copy_jobs(
+    connection: Connection, jobs: JobRows, table: str, schema: str | None = None
+) -> None:
+    await connection.copy_to_table(
+        table,
+        schema_name=schema,
+        source=_pieces(jobs.encode()),
+        columns=("job_id", "record", "rare"),
+        format="binary",
+        timeout=SAVE_S_MAX,
+    )
 
 
 async def _write_specs(connection: Connection, specs: SpecsSave) -> None:
@@ -307,6 +331,7 @@ def forget_saved(view: View, saved: list[int]) -> None:
     rows = np.flatnonzero(jobs.unsaved[: jobs.used])
     is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]
     jobs.unsaved[rows[is_saved]] = False
+    jobs.in_checkpoint[rows[is_saved]] = True
     view.unsaved_groups = {
         group: position
         for group, position in view.unsaved_groups.items()

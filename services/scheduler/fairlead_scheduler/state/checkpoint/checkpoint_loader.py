@@ -86,6 +86,7 @@ class CheckpointLoader:
         for keys in blocks:
             begin, end = end, end + keys.size
             jobs.rows.add(hash_keys(keys), np.arange(begin, end))
+        jobs.in_checkpoint[:end] = True
         jobs.journal.extend(np.arange(end))
 
     def add_groups(self, encoded: Iterable[bytes]) -> None:

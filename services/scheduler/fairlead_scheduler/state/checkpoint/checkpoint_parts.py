@@ -44,7 +44,10 @@ class Changes(msgspec.Struct, frozen=True):
     before: list[int]
     """The saved positions before this part."""
     positions: list[int]
+    new_jobs: JobRows | None
+    """Jobs of which the checkpoint has no record, as far as this process knows."""
     jobs: JobRows | None
+    """Other jobs that changed."""
     names: list[SavedName]
     dropped_names: list[tuple[str, int]]
     specs: SpecsSave | None
@@ -93,6 +96,8 @@ class CheckpointParts:
         rows = np.flatnonzero(jobs.unsaved[: jobs.used])
         rows = rows[np.isin(jobs.partition[rows], part)]
         live = rows[~job_table.IS_ENDED[jobs.state[rows]]]
+        is_known = jobs.in_checkpoint[live]
+        jobs.in_checkpoint[live] = True
         ended = _take_ended(view, None if len(part) == len(before) else part)
         self._saved = list(before)
         for partition in part:
@@ -100,7 +105,8 @@ class CheckpointParts:
         changes = Changes(
             before=before,
             positions=self._saved,
-            jobs=_copy_jobs(jobs, names, live) if live.size else None,
+            new_jobs=_copy_jobs(jobs, names, live[~is_known]),
+            jobs=_copy_jobs(jobs, names, live[is_known]),
             names=names.take_added(),
             dropped_names=names.end_save() if self.is_done else [],
             specs=view.specs.begin_save(),
@@ -190,7 +196,10 @@ def _names_of(jobs: JobTable) -> dict[str, job_table.Numbering[Any]]:
     }
 
 
-def _copy_jobs(jobs: JobTable, names: SavedNames, rows: Rows) -> JobRows:
+def _copy_jobs(jobs: JobTable, names: SavedNames, rows: Rows) -> JobRows | None:
+    """The records of these rows; None if there are none."""
+    if not rows.size:
+        return None
     packed = np.zeros(rows.size, records.RECORD)
     for field in records.PLAIN:
         packed[field] = getattr(jobs, field)[rows]
