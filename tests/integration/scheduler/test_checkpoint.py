@@ -118,9 +118,15 @@ async def test_saved_rows_are_freed_without_garbage_collection(fresh_database: s
         assert changes.new_jobs is not None
         gc.disable()
         try:
-            references = sys.getrefcount(changes.new_jobs), sys.getrefcount(changes.new_jobs.records)
+            references = (
+                sys.getrefcount(changes.new_jobs),
+                sys.getrefcount(changes.new_jobs.records),
+            )
             await checkpoint.save_changes(pool, changes)
-            afterwards = sys.getrefcount(changes.new_jobs), sys.getrefcount(changes.new_jobs.records)
+            afterwards = (
+                sys.getrefcount(changes.new_jobs),
+                sys.getrefcount(changes.new_jobs.records),
+            )
         finally:
             gc.enable()
         assert afterwards == references

@@ -45,7 +45,7 @@ class Changes(msgspec.Struct, frozen=True):
     """The saved positions before this part."""
     positions: list[int]
     new_jobs: JobRows | None
-    """Jobs of which the checkpoint has no record, as far as this process knows."""
+    """Jobs that the checkpoint does not have yet, as far as this process knows."""
     jobs: JobRows | None
     """Other jobs that changed."""
     names: list[SavedName]
@@ -197,7 +197,7 @@ def _names_of(jobs: JobTable) -> dict[str, job_table.Numbering[Any]]:
 
 
 def _copy_jobs(jobs: JobTable, names: SavedNames, rows: Rows) -> JobRows | None:
-    """The records of these rows; None if there are none."""
+    """The records of these rows; None without rows."""
     if not rows.size:
         return None
     packed = np.zeros(rows.size, records.RECORD)
