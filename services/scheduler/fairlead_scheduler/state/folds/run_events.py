@@ -41,38 +41,42 @@ def fold_leased(
         taken.setdefault(row, event)
     if not taken:
         return
-    rows = list(taken)
-    leased = _lease_few if len(taken) <= job_index.FEW else _lease_all
-    ended = leased(view, taken, message)
+    rows = np.fromiter(taken, np.intp, len(taken))
+    if len(taken) <= job_index.FEW:
+        ended = _lease_few(view, taken, message)
+    else:
+        ended = _lease_all(view, rows, list(taken.values()), message)
     if view.buckets.limited:
         _take_start_tokens(view, rows, message.time_ms)
     view.mark_all_changed(rows, message.position)
-    view.note_group_runs(rows)
     if view.groups:
-        for row in rows:
+        view.note_group_runs(taken)
+        for row in taken:
             if jobs.priority.item(row) < PRIORITY_MIN:
                 group_events.note_scaled(view, row, message)
     for row in ended:
         request_events.request_stop(view, row, lifecycle.LEASE_ENDED, "the job had ended", message)
 
 
-def _lease_all(view: View, taken: Mapping[int, ev.JobRunLeased], message: Message) -> list[int]:
+def _lease_all(
+    view: View, rows: job_table.Rows, events: Sequence[ev.JobRunLeased], message: Message
+) -> list[int]:
     """Give the jobs of these rows their runs; returns the rows of jobs that had ended."""
-    jobs, rows = view.jobs, list(taken)
-    ended = job_table.IS_ENDED[jobs.state[rows]]
-    for row in np.flatnonzero(jobs.state[rows] != job_table.QUEUED).tolist():
-        view.note_ignored(jobs.state.item(rows[row]), "jobRunLeased")
-    jobs.state[rows] = np.where(ended, jobs.state[rows], _JOB_LEASED)
+    jobs = view.jobs
+    states = jobs.state[rows]
+    ended = job_table.IS_ENDED[states]
+    for state in states[states != job_table.QUEUED].tolist():
+        view.note_ignored(state, "jobRunLeased")
+    jobs.state[rows] = np.where(ended, states, _JOB_LEASED)
     jobs.run_state[rows] = _LEASED
-    jobs.run[rows] = [event.run for event in taken.values()]
+    jobs.run[rows] = [event.run for event in events]
     number = jobs.nodes.number
-    jobs.node[rows] = [
-        number(job_table.NodeName(event.executor, event.node)) for event in taken.values()
-    ]
-    jobs.value[rows] = [event.value for event in taken.values()]
+    jobs.node[rows] = [number(job_table.NodeName(event.executor, event.node)) for event in events]
+    jobs.value[rows] = [event.value for event in events]
     jobs.leased_ms[rows] = message.time_ms
     jobs.running_ms[rows] = 0
-    return [row for row, is_ended in zip(rows, ended.tolist(), strict=True) if is_ended]
+    found: list[int] = rows[ended].tolist()
+    return found
 
 
 def _lease_few(view: View, taken: Mapping[int, ev.JobRunLeased], message: Message) -> list[int]:
@@ -95,7 +99,7 @@ def _lease_few(view: View, taken: Mapping[int, ev.JobRunLeased], message: Messag
     return ended
 
 
-def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
+def _take_start_tokens(view: View, rows: job_table.Rows, time_ms: int) -> None:
     """L4: a started job takes a token of its pool and one of its queue in this pool."""
     jobs = view.jobs
     pairs = zip(jobs.pool[rows].tolist(), jobs.queue[rows].tolist(), strict=True)
@@ -179,8 +183,8 @@ def fold_run_progress(
         return
     jobs = view.jobs
     at = jobs.rows.find([event.job_id for event in batch])
-    rows = at[(at >= 0) & (jobs.run[at] == [event.run for event in batch])].tolist()
-    if not rows:
+    rows = at[(at >= 0) & (jobs.run[at] == [event.run for event in batch])]
+    if not rows.size:
         return
     tag = cast(str, batch[0].__struct_config__.tag)
     jobs.run_state[rows] = _RUN_TABLES[tag][jobs.run_state[rows]]
@@ -188,12 +192,13 @@ def fold_run_progress(
     if isinstance(batch[0], ev.JobRunRunning):
         since_ms = jobs.running_ms[rows]
         jobs.running_ms[rows] = np.where(since_ms > 0, since_ms, message.time_ms)
-        view.examine_groups_of(rows)
         if view.groups:
+            view.examine_groups_of(rows.tolist())
             running = cast("Sequence[ev.JobRunRunning]", batch)
             by_row = dict(zip(at.tolist(), running, strict=True))
-            group_events.note_addresses(view, [(row, by_row[row]) for row in rows])
-    view.note_group_runs(rows)
+            group_events.note_addresses(view, [(row, by_row[row]) for row in rows.tolist()])
+    if view.groups:
+        view.note_group_runs(rows.tolist())
     view.mark_all_changed(rows, message.position)
 
 
