@@ -92,6 +92,7 @@ async def download_failed_jobs(clicks: Clicks) -> None:
 async def save_a_list(clicks: Clicks) -> None:
     await clicks.main("Jobs")
     await clicks.link("Failed in the last 24 hours")
+    await expect(clicks.page.locator("tbody tr")).to_have_count(1)
     await clicks.button("Save view…")
     await clicks.page.get_by_label("Name", exact=True).fill("failed")
     await clicks.button("Save")

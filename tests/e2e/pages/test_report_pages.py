@@ -34,7 +34,7 @@ async def test_preemptions_are_filtered_and_live(
         await check_themes(page, axe_script)
         await page.get_by_label("Queue that lost").select_option("research")
         await page.get_by_role("button", name="Show").click()
-        await expect(page.get_by_text("No preemption matches.")).to_be_visible()
+        await expect(page.locator("main").get_by_text("No preemption matches.")).to_be_visible()
         await page.get_by_role("link", name="Last 24 hours").click()
         await expect(page.get_by_label("From (UTC)")).not_to_have_value("")
         await page.get_by_role("link", name="Show all preemptions").click()

@@ -53,6 +53,7 @@ _BUNDLES: Final = {
         "live.js",
         "keyboard.js",
         "saved_views.js",
+        "list_exchange.js",
     ),
 }
 """Scripts of every page, sent as one file: a browser takes about a millisecond for each request,

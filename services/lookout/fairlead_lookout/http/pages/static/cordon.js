@@ -2,7 +2,6 @@
 // server checks their rights.
 "use strict";
 
-const cordonDialog = document.getElementById("cordon");
 const selectedNodes = new Set();
 
 function describeEffect(kind, isCordon) {
@@ -12,7 +11,7 @@ function describeEffect(kind, isCordon) {
     : `New runs can be started ${place} again.`;
 }
 
-async function confirmCordon(name, kind, isCordon) {
+async function confirmCordon(cordonDialog, name, kind, isCordon) {
   const title = `${isCordon ? "Cordon" : "Uncordon"} ${name}`;
   cordonDialog.querySelector("h2").textContent = `${title}?`;
   cordonDialog.querySelector("[data-detail]").textContent = describeEffect(kind, isCordon);
@@ -30,11 +29,12 @@ async function putCordon(path, isCordon, reason) {
 
 // `targets`: the path and name of each; `kind`: cluster, node or nodes.
 async function setCordons(targets, name, kind, isCordon) {
-  if (!(await confirmCordon(name, kind, isCordon))) {
+  const cordonDialog = document.getElementById("cordon");
+  if (!(await confirmCordon(cordonDialog, name, kind, isCordon))) {
     return;
   }
   const reason = isCordon ? cordonDialog.querySelector("input").value : "";
-  const result = document.getElementById("cordon-result");
+  const findResult = () => document.getElementById("cordon-result"); // of the list that is there now
   const failures = [];
   for (const [at, target] of targets.entries()) {
     try {
@@ -43,12 +43,13 @@ async function setCordons(targets, name, kind, isCordon) {
       failures.push(targets.length === 1 ? error.message : `${target.name}: ${error.message}`);
     }
     if (targets.length > 1) {
-      result.textContent = `${at + 1} of ${targets.length} nodes`;
-      result.hidden = false;
+      findResult().textContent = `${at + 1} of ${targets.length} nodes`;
+      findResult().hidden = false;
     }
   }
   const past = isCordon ? "cordoned" : "uncordoned";
   const done = targets.length - failures.length;
+  const result = findResult();
   if (failures.length === 0) {
     result.textContent = `${name} ${targets.length === 1 ? "was" : "were"} ${past}.`;
   } else if (targets.length === 1) {
@@ -87,7 +88,7 @@ function showSelectedNodes() {
   }
 }
 
-if (cordonDialog) {
+if (document.getElementById("cordon")) {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-cordon]");
     if (button) {

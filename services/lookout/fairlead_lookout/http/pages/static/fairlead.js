@@ -16,13 +16,14 @@ async function request(path, body, dryRun) {
   return (await requestApi(`/api/v1/${path}${dryRun ? "?dryRun=true" : ""}`, "POST", body)).answer;
 }
 
-function setUpActions(form) {
+// `signal`: aborted when the form is exchanged for another.
+function setUpActions(form, signal) {
   const { job, array } = form.dataset;
   const one = job ?? array;
   const selected = new Set(job ? [job] : []);
   const queues = new Map(); // of the jobs that have been listed
   const dialog = document.getElementById("confirm");
-  const result = document.getElementById("result");
+  const ownResult = document.getElementById("result");
   const picks = () => [...document.querySelectorAll("[data-pick]")];
   const matching = () => form.elements.matching?.checked ?? false;
   const jobs = (count) => `${count} ${array ? "task" : "job"}${String(count) === "1" ? "" : "s"}`;
@@ -39,6 +40,9 @@ function setUpActions(form) {
   }
 
   function show() {
+    if (signal.aborted) {
+      return;
+    }
     if (one) {
       showPossible();
       return;
@@ -71,6 +75,7 @@ function setUpActions(form) {
   }
 
   function report(text, isError) {
+    const result = document.getElementById("result") ?? ownResult; // of the list that is there now
     result.textContent = text;
     result.classList.toggle("wrong", isError);
     result.hidden = false;
@@ -91,7 +96,7 @@ function setUpActions(form) {
         report(`Listing the jobs that match: ${found.length} so far.`, false);
       }
     } while (cursor);
-    result.hidden = true;
+    ownResult.hidden = true;
     return found;
   }
 
@@ -160,6 +165,9 @@ function setUpActions(form) {
   }
 
   async function confirm(kind, concerned, detail) {
+    if (signal.aborted) {
+      return false; // the list is not there any more
+    }
     const { title, fields } = ACTIONS[kind];
     const what = `${title} ${jobs(concerned)}`;
     dialog.querySelector("h2").textContent = `${what}?`;
@@ -242,7 +250,7 @@ function setUpActions(form) {
       return;
     }
     show();
-  });
+  }, { signal });
   let isActing = false; // from the click until the answer: a second click must not do it twice
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -257,14 +265,23 @@ function setUpActions(form) {
     }
     isActing = false;
   });
-  document.addEventListener("htmx:after:swap", show);
+  document.addEventListener("htmx:after:swap", show, { signal });
   show();
 }
 
-const actions = document.getElementById("actions");
-if (actions) {
-  setUpActions(actions);
+let actionsEnd = new AbortController();
+
+function renewActions() {
+  actionsEnd.abort();
+  actionsEnd = new AbortController();
+  const form = document.getElementById("actions");
+  if (form) {
+    setUpActions(form, actionsEnd.signal);
+  }
 }
+
+document.addEventListener("fairlead:exchange", renewActions);
+renewActions();
 
 // Copies the text of an element, and says so on a button. Without access to the clipboard, which
 // browsers permit to no page at a plain http:// address of another machine, it selects the text.

@@ -17,7 +17,8 @@ function loadHtmx() {
 }
 
 const liveMark = document.getElementById("live-mark");
-const LIVE_PARTS = "[hx-sse\\:connect], [hx-trigger*='every']";
+const READ_PARTS = "[hx-trigger*='every']";
+const LIVE_PARTS = `[hx-sse\\:connect], ${READ_PARTS}`;
 const CONNECT_AGAIN_MS = 3000;
 const SILENCE_MS_MAX = 40_000; // the server sends something every 15 s
 const LISTEN_MS = 5000;
@@ -74,6 +75,11 @@ document.addEventListener("htmx:sse:after:connection", ({ detail }) => {
   heardAt = Date.now();
   noteStatus(200);
 });
+document.addEventListener("htmx:sse:close", ({ detail }) => {
+  if (detail.connection === connection) {
+    connection = null; // its list was exchanged for another, whose stream begins
+  }
+});
 document.addEventListener("htmx:sse:error", ({ detail }) => noteStatus(detail.status ?? 0));
 document.addEventListener("htmx:sse:before:message", (event) => {
   heardAt = Date.now();
@@ -95,7 +101,7 @@ setInterval(() => {
 // which the extension does not try again.
 document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
   const part = ctx.sourceElement;
-  if (connection !== null || !part.matches(LIVE_PARTS)) {
+  if (connection !== null || !part.isConnected || !part.matches(LIVE_PARTS)) {
     return;
   }
   noteStatus(ctx.response?.status ?? 0);
@@ -104,8 +110,9 @@ document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
     setTimeout(() => htmx.ajax("GET", address, { source: part }), CONNECT_AGAIN_MS);
   }
 });
+// A stream begins also while paused, but its messages are only noted as missed.
 document.addEventListener("htmx:before:request", (event) => {
-  if (isPaused && event.target.matches(LIVE_PARTS)) {
+  if (isPaused && event.target.matches(READ_PARTS)) {
     event.preventDefault();
   }
 });
@@ -158,8 +165,8 @@ document.addEventListener("htmx:after:swap", () => {
 
 document.addEventListener("pointermove", trackPointer, { passive: true });
 document.documentElement.addEventListener("pointerleave", () => trackPointer(null));
-document.addEventListener("htmx:before:swap", () => {
-  const row = findPinnedRow();
+document.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+  const row = ctx.target.id === "live" ? findPinnedRow() : null; // not of an exchanged list
   pinned = row ? { id: row.id, top: row.getBoundingClientRect().top } : null;
 });
 document.addEventListener("htmx:after:swap", () => {
@@ -167,6 +174,12 @@ document.addEventListener("htmx:after:swap", () => {
     keepPinnedRow();
   }
 });
-document.getElementById("live")?.addEventListener("pointerleave", ({ currentTarget: live }) => {
-  live.style.paddingTop = live.style.paddingBottom = "";
-});
+document.addEventListener(
+  "pointerleave",
+  ({ target }) => {
+    if (target.id === "live") {
+      target.style.paddingTop = target.style.paddingBottom = "";
+    }
+  },
+  true,
+);

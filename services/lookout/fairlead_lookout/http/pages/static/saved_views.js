@@ -37,8 +37,11 @@ function addViewLink(view) {
   document.querySelector("#saved-views .scripted").before(item);
 }
 
-const saveDialog = document.getElementById("save-view");
-if (saveDialog) {
+function setUpSaving() {
+  const saveDialog = document.getElementById("save-view");
+  if (!saveDialog) {
+    return;
+  }
   const form = saveDialog.querySelector("form");
   const error = saveDialog.querySelector("[data-error]");
   document.querySelector("[data-save-view]").addEventListener("click", () => {
@@ -62,6 +65,9 @@ if (saveDialog) {
     }
   });
 }
+
+document.addEventListener("fairlead:exchange", setUpSaving);
+setUpSaving();
 
 // Waits until the user has closed a dialog; whether it was confirmed.
 async function ask(dialog, title) {
