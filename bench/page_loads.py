@@ -7,8 +7,11 @@ Starts a Postgres, a Valkey and one lookout process of its own, fills the view b
 shares, rounds, preemptions and usage, and lets a process of its own append whole lives of jobs at
 the rate given. A Chromium opens each page, and each filter of the page of jobs, `--loads` times
 each. `firstPaintMs` is from the start of the navigation to the first contentful paint; `pageMs` to
-the later of that and the end of the document, when all rows are there. Static files are cached, as
-after the first page of a user; `cold` are pages of `/jobs` without a cache. All of it, the browser
+the later of that and the end of the document, when all rows are there. Filters are opened in two
+ways: as a page (`filters`), and by a click on a link of the page of jobs, which exchanges its list
+(`clicks`): `listMs` is from the click until the frame after the one that shows the new list begins.
+Static files are cached, as after the first page of a user; `cold` are pages of `/jobs` without a
+cache. All of it, the browser
 included, shares two cores. The last line of output is one JSON object.
 """
 
@@ -56,6 +59,22 @@ TIMES: Final = """() => new Promise((resolve) => {
     }).observe({ type: "paint", buffered: true });
 })"""
 
+SCRIPTS: Final = """() => new Promise((resolve) => {
+    const look = () => (window.htmx ? resolve() : requestAnimationFrame(look));
+    look();
+})"""
+CLICK: Final = """(path) => new Promise((resolve) => {
+    const link = document.querySelector("h1").appendChild(document.createElement("a"));
+    link.href = path;
+    let began = 0;
+    document.addEventListener("fairlead:exchange", () => requestAnimationFrame(() =>
+        requestAnimationFrame(() => resolve(performance.now() - began))), { once: true });
+    requestAnimationFrame(() => setTimeout(() => {
+        began = performance.now();
+        link.click();
+    }));
+})"""
+
 
 def main() -> None:
     """Read the arguments, start everything, measure."""
@@ -98,6 +117,11 @@ async def run(given: argparse.Namespace, database: str, redis: str, folder: Path
             for name, paths in filter_paths().items()
             if not only or name in only
         }
+        clicks = {
+            name: await measure_clicks(browser, address, name, paths, given.loads)
+            for name, paths in filter_paths().items()
+            if not only or name in only
+        }
         cold = {}
         if not only or "cold" in only:
             cold = await measure(browser, address, "cold", ["/jobs"], given.loads, is_cached=False)
@@ -116,6 +140,7 @@ async def run(given: argparse.Namespace, database: str, redis: str, folder: Path
         "cold": cold,
         "filterGoalMs": FILTER_GOAL_MS,
         "filters": filters,
+        "clicks": clicks,
     }
 
 
@@ -211,6 +236,25 @@ async def measure(
         await asyncio.sleep(pauses.uniform(0, PAUSE_S_MAX))
     await page.close()
     return {"firstPaintMs": lookout.percentiles(paints_ms), "pageMs": lookout.percentiles(pages_ms)}
+
+
+async def measure_clicks(
+    browser: Browser, address: str, name: str, paths: list[str], loads: int
+) -> dict[str, Any]:
+    """Percentiles of exchanges of the list, one after the other, with pauses."""
+    lookout.log_progress(f"clicking {name}")
+    pauses = random.Random(3)
+    page = await browser.new_page()
+    await load(page, f"{address}/jobs")
+    await page.evaluate(SCRIPTS)
+    lists_ms = []
+    for number in range(loads):
+        path = paths[number % len(paths)]
+        lists_ms.append(await page.evaluate(CLICK, path))
+        assert page.url == address + path, f"{page.url} is not {path}"
+        await asyncio.sleep(pauses.uniform(0, PAUSE_S_MAX))
+    await page.close()
+    return {"listMs": lookout.percentiles(lists_ms)}
 
 
 async def load(page: Page, address: str) -> tuple[float, float]:
