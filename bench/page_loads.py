@@ -11,8 +11,8 @@ the later of that and the end of the document, when all rows are there. Filters 
 ways: as a page (`filters`), and by a click on a link of the page of jobs, which exchanges its list
 (`clicks`): `listMs` is from the click until the frame after the one that shows the new list begins.
 Static files are cached, as after the first page of a user; `cold` are pages of `/jobs` without a
-cache. All of it, the browser
-included, shares two cores. The last line of output is one JSON object.
+cache. All of it, the browser included, shares two cores. The last line of output is one JSON
+object.
 """
 
 import argparse
