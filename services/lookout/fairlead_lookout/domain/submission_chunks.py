@@ -5,7 +5,6 @@ bytes.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import Final, NamedTuple
 
 from fairlead_common.domain.records import line_chunks
@@ -39,9 +38,7 @@ def pack_submissions(
         number = next(numbers)
         jobs, texts = zip(*part, strict=True)
         yield SubmissionChunk(
-            places=dict(
-                zip(jobs, zip(repeat(number), range(len(jobs)), strict=False), strict=True)
-            ),
+            places={job: (number, line) for line, job in enumerate(jobs)},
             number=number,
             data=line_chunks.compress(b"\n".join(texts)),
         )
