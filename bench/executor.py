@@ -74,7 +74,7 @@ class StoredReader:
         self._stored: list[StoredBatch] = []
 
     def add(self, records: Sequence[Record], time_ms: int) -> None:
-        """Store what one append adds; texts and values are new objects, as those of a driver."""
+        """Store what one append adds; texts and values are new objects, as a driver makes them."""
         for packed in record_batches.pack({0: records}):
             self.position += len(packed.keys)
             copied = msgspec.msgpack.decode(msgspec.msgpack.encode(packed), type=NewBatch)

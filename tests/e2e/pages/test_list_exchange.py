@@ -48,7 +48,7 @@ async def is_marked(page: Page) -> bool:
 
 
 async def expect_jobs(page: Page, count: int, url: str) -> None:
-    """The list has so many jobs in all, and its address is in the address bar."""
+    """The list has `count` jobs in all, and its address is in the address bar."""
     await expect(page.locator("[data-jobs]")).to_have_text(str(count))
     await expect(page).to_have_url(url)
 
