@@ -84,7 +84,6 @@ async def running(
             "anonymous": True,
             "signing_key": "key",
             "fold_interval_s": 0.0,
-            "fold_busy_interval_s": 0.0,
             **settings,
         }
     )

@@ -72,7 +72,6 @@ async def test_a_bulk_request_in_parts_has_the_result_of_one_fold(
         redis_url=valkey_url,
         fold_events_max=PART,
         fold_interval_s=0.0,
-        fold_busy_interval_s=0.0,
     )
     end = await log.end_positions(topics.JOBS)
     parts_seen = 0

@@ -54,7 +54,6 @@ async def watched(
         redis_url=redis,
         signing_key="k",
         fold_interval_s=0.0,
-        fold_busy_interval_s=0.0,
     )
     log = await open_log(url)
     try:

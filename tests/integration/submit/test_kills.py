@@ -169,7 +169,6 @@ async def test_jobs_are_resubmitted_once_despite_kills(
         redis_url=valkey_url,
         signing_key="k",
         fold_interval_s=0.0,
-        fold_busy_interval_s=0.0,
     )
     log = await open_log(fresh_database)
     async with await Lookout.open(settings, log) as lookout, asyncio.TaskGroup() as tasks:

@@ -54,8 +54,8 @@ REPAIR_CHECK_S: Final = 1.0
 _logger: Final = logging.getLogger("fairlead.lookout")
 FEW_EVENTS: Final = 100
 """After a batch with fewer events there is no pause, so that a single job is visible at once."""
-BUSY_EVENTS_PER_S: Final = 20_000.0
-"""From this rate on batches are at least `fold_busy_interval_s` apart."""
+PAUSE_S_MAX: Final = 0.5
+"""The longest pause, however long the fold worked before it."""
 
 
 class _Read(NamedTuple):
@@ -79,7 +79,6 @@ class FoldLoop:
         self._settings = settings
         self._cache = FoldCache(settings.jobs_known_max)
         self._time_slice = TimeSlice()
-        self._read_s = 0.0
         self._disk = Disk(settings.disk)
         self._outages = Outages("the fold", settings.away_s)
         self.stopped: Mapping[int, int] = {}
@@ -224,10 +223,9 @@ class FoldLoop:
         events = 0
         for batch in cut_batches(read.messages, positions, read.positions, events_max):
             events += await folder.fold(batch, events_max)
-        passed_s, self._read_s = read.time_s - self._read_s, read.time_s
         if not read.is_full:
-            interval_s = choose_interval_s(events, passed_s, self._settings)
-            await asyncio.sleep(max(interval_s - (clock.monotonic_s() - read.time_s), 0.0))
+            worked_s = clock.monotonic_s() - read.time_s
+            await asyncio.sleep(choose_pause_s(events, worked_s, self._settings))
         return read.positions
 
     async def _read_messages(self, reader: Reader) -> _Read:
@@ -270,16 +268,17 @@ def is_full_read(entries: Sequence[Entry]) -> bool:
     return len(entries) >= READ_RECORDS_MAX or size > READ_BYTES_MAX - RECORD_BYTES_MAX
 
 
-def choose_interval_s(events: int, passed_s: float, settings: Settings) -> float:
-    """The shortest time until the next read, after events that arrived within `passed_s`.
+def choose_pause_s(events: int, worked_s: float, settings: Settings) -> float:
+    """How long to wait for more events, after these, which took `worked_s` to fold.
 
-    The longer a batch collects, the more changes of one job become one version of its row. A full
-    batch is a backlog, which is folded without a pause, as is a full read.
+    The longer a batch collects, the more changes of one job become one version of its row. So the
+    fold pauses for as long as it worked: batches are larger when the machine has much to do, and
+    the last one of a burst does not wait. A full batch is a backlog, which is folded without a
+    pause, as is a full read.
     """
     if not FEW_EVENTS < events < settings.fold_events_max:
         return 0.0
-    is_busy = events >= BUSY_EVENTS_PER_S * passed_s
-    return settings.fold_busy_interval_s if is_busy else settings.fold_interval_s
+    return max(settings.fold_interval_s - worked_s, min(worked_s, PAUSE_S_MAX))
 
 
 def _draw_number() -> int:

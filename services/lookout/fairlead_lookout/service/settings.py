@@ -17,8 +17,7 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """The settings of lookout beyond the common ones.
 
     `fold_interval_s`: the shortest time between two large batches; longer batches cost less per
-    event. `fold_busy_interval_s`: the same while more than 20,000 events per second arrive.
-    `fold_events_max`: events of a batch, which is reached only when the view is late, and
+    event. `fold_events_max`: events of a batch, which is reached only when the view is late, and
     jobs of a part of a bulk request, at most 10,000. `jobs_known_max`: live jobs that the fold has
     in memory.
 
@@ -52,7 +51,6 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     jobs_days: Days = 30
     usage_days: Days = 400
     fold_interval_s: Annotated[float, Meta(ge=0)] = 0.2
-    fold_busy_interval_s: Annotated[float, Meta(ge=0)] = 1.0
     fold_events_max: Count = 30_000
     jobs_known_max: Count = 100_000
     events_days: Days = 30

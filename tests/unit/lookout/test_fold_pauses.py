@@ -1,34 +1,35 @@
-"""How long the fold collects events before it reads again."""
+"""How long the fold waits for more events before it reads again."""
 
 import pytest
 
 from fairlead_common.log import Entry
 from fairlead_lookout.service.fold_loop import (
+    PAUSE_S_MAX,
     READ_BYTES_MAX,
     READ_RECORDS_MAX,
-    choose_interval_s,
+    choose_pause_s,
     is_full_read,
 )
 from fairlead_lookout.service.settings import Settings
 
-SETTINGS = Settings(fold_interval_s=0.2, fold_busy_interval_s=1.0, fold_events_max=30_000)
+SETTINGS = Settings(fold_interval_s=0.2, fold_events_max=30_000)
 
 
 @pytest.mark.parametrize(
-    ("events", "passed_s", "interval_s"),
+    ("events", "worked_s", "pause_s"),
     [
         (1, 0.001, 0.0),  # a single job is visible at once
-        (2_000, 0.2, 0.2),  # 10,000 events per second
-        (5_000, 0.2, 1.0),  # 25,000 events per second
-        (29_000, 1.0, 1.0),
-        (15_000, 1.0, 0.2),
-        (30_000, 0.2, 0.0),  # a full batch: there is more
+        (2_000, 0.05, pytest.approx(0.15)),  # reads are 0.2 s apart
+        (5_000, 0.12, 0.12),
+        (29_000, 0.4, 0.4),  # much to do: larger batches
+        (29_000, 60.0, PAUSE_S_MAX),  # Postgres did not answer for a while
+        (30_000, 0.4, 0.0),  # a full batch: there is more
     ],
 )
-def test_batches_are_far_apart_only_while_many_events_arrive_and_there_is_no_backlog(
-    events: int, passed_s: float, interval_s: float
+def test_the_fold_pauses_as_long_as_it_worked_unless_there_is_a_backlog(
+    events: int, worked_s: float, pause_s: float
 ) -> None:
-    assert choose_interval_s(events, passed_s, SETTINGS) == interval_s
+    assert choose_pause_s(events, worked_s, SETTINGS) == pause_s
 
 
 @pytest.mark.parametrize(
