@@ -8,8 +8,9 @@ import pytest
 from fastapi import APIRouter, Query
 
 from fairlead_common.service.settings import Settings
-from fairlead_common.web import etags, openapi, query_validation, server
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web import openapi, server
+from fairlead_common.web.requests import etags, query_validation
+from fairlead_common.web.requests.query_validation import After, Wait
 
 
 @pytest.mark.parametrize(

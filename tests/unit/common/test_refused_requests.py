@@ -5,7 +5,7 @@ import logging
 import pytest
 from prometheus_client import REGISTRY
 
-from fairlead_common.web.refused_requests import RefusedRequests, SilentParser
+from fairlead_common.web.connections.refused_requests import RefusedRequests, SilentParser
 
 
 def counted() -> float:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from fairlead_common.web import write_coalescing
-from fairlead_common.web.write_coalescing import CoalescingTransport
+from fairlead_common.web.connections import write_coalescing
+from fairlead_common.web.connections.write_coalescing import CoalescingTransport
 
 
 class Wire(asyncio.Transport):

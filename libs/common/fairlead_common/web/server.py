@@ -25,14 +25,8 @@ from fairlead_common.service.access_settings import ConnectionLimits
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import VERSION, Check, Degraded
 from fairlead_common.service.settings import Settings
-from fairlead_common.web import (
-    connections,
-    middleware,
-    openapi,
-    problem_documents,
-    problem_pages,
-    refused_requests,
-)
+from fairlead_common.web import middleware, openapi, problem_documents, problem_pages
+from fairlead_common.web.connections import connection_limits, refused_requests
 from fairlead_common.web.middleware import (
     DiskFullMiddleware,
     Identify,
@@ -179,7 +173,7 @@ async def serve(
     given = limits or ConnectionLimits()
     config = uvicorn.Config(
         app,
-        http=connections.build_protocol(given),
+        http=connection_limits.build_protocol(given),
         forwarded_allow_ips=list(given.proxies),
         ws="none",
         log_config=None,
@@ -247,7 +241,7 @@ class _Server(uvicorn.Server):
         """Check all connections once a second, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(connections.CHECK_S)
+            await asyncio.sleep(connection_limits.CHECK_S)
             now_s = loop.time()
             refused_requests.ALL.log(now_s)
             for connection in self._connections():
@@ -272,11 +266,11 @@ class _Server(uvicorn.Server):
                 connection.transport.close()
             await asyncio.sleep(0)
 
-    def _connections(self) -> list[connections.Connection]:
+    def _connections(self) -> list[connection_limits.Connection]:
         return [
             each
             for each in self.server_state.connections
-            if isinstance(each, connections.Connection)
+            if isinstance(each, connection_limits.Connection)
         ]
 
     async def _close_listeners(self) -> None:

@@ -10,8 +10,8 @@ from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web import query_validation
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.requests import query_validation
+from fairlead_common.web.requests.query_validation import After, Wait
 from fairlead_lookout.http.deps import Deps, Slot
 
 AFTER_S: Final = 10.0

@@ -9,7 +9,7 @@ from fastapi import Depends, Header, Path, Query, Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.web.query_validation import validated_by
+from fairlead_common.web.requests.query_validation import validated_by
 from fairlead_lookout.store.queries.list_filters import (
     ANNOTATION,
     LABEL,

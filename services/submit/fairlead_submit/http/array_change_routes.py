@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.permissions import Verb
-from fairlead_common.web import request_body
+from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string

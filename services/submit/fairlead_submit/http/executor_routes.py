@@ -14,7 +14,7 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
-from fairlead_common.web import request_body
+from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.permissions import Verb
-from fairlead_common.web import request_body
+from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain.groups import group_types
 from fairlead_submit.http import deps, openapi_schemas, query_string

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from fairlead_common.domain.permissions import Verb
-from fairlead_common.web import request_body
+from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import request_types
 from fairlead_submit.domain.manifests.conversion import Conversion

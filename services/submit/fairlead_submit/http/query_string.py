@@ -13,8 +13,8 @@ from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.requests import validation
-from fairlead_common.web import query_validation
-from fairlead_common.web.query_validation import find_name_errors
+from fairlead_common.web.requests import query_validation
+from fairlead_common.web.requests.query_validation import find_name_errors
 
 LENGTH_MAX: Final = 2_000
 READ_PARAMETERS: Final = ("after", "wait")

@@ -18,8 +18,8 @@ from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.domain.requests.validation import escape_pointer
 from fairlead_common.service import clock
-from fairlead_common.web import etags, query_validation, request_body
-from fairlead_common.web.query_validation import After, StrictRoute, Wait
+from fairlead_common.web.requests import etags, query_validation, request_body
+from fairlead_common.web.requests.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import is_visible
 from fairlead_submit.domain.job_terms import check_labels, make_retry_policy

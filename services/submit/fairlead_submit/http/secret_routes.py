@@ -10,8 +10,8 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
-from fairlead_common.web import request_body
-from fairlead_common.web.query_validation import After, StrictRoute, Wait
+from fairlead_common.web.requests import request_body
+from fairlead_common.web.requests.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import require_verb
 from fairlead_submit.http import deps, openapi_schemas, query_string

@@ -14,9 +14,9 @@ from fairlead_common.domain.permissions import ROLES, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth, problem_documents, rate_limits
-from fairlead_common.web import request_body as body
 from fairlead_common.web.auth import Authenticator, request_origin
 from fairlead_common.web.rate_limits import RateLimiter
+from fairlead_common.web.requests import request_body as body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.http import oidc_sign_in, openapi_schemas
 from fairlead_submit.service.settings import SubmitSettings

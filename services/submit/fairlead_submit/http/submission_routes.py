@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.priority_classes import PriorityClass
-from fairlead_common.web import request_body
+from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import job_actions, request_types
 from fairlead_submit.domain.resubmission import ResubmissionDryRun, ResubmissionResponse

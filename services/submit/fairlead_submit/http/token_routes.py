@@ -24,9 +24,10 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
-from fairlead_common.web import auth, request_body
+from fairlead_common.web import auth
 from fairlead_common.web.auth import Authenticator, Caller, request_origin
-from fairlead_common.web.query_validation import After, StrictRoute, Wait
+from fairlead_common.web.requests import request_body
+from fairlead_common.web.requests.query_validation import After, StrictRoute, Wait
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import (

@@ -18,7 +18,7 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.service import clock
 from fairlead_common.service.single_flight import SingleFlight
-from fairlead_common.web import etags
+from fairlead_common.web.requests import etags
 from fairlead_submit.domain.callers import is_visible
 from fairlead_submit.store.outbox import write_to_outbox
 from fairlead_submit.store.schema import SQL

@@ -13,7 +13,7 @@ from fairlead_common.domain.ids import partition_of_job
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.requests.query_validation import After, Wait
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.long_polls import wait_for_position

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
 from fairlead_common.domain.permissions import QueueScope
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.requests.query_validation import After, Wait
 from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Sort
 from fairlead_lookout.http.deps import Deps, ExportDeps
 from fairlead_lookout.http.list_exports import (

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from fairlead_common.domain.permissions import QueueScope
-from fairlead_common.web import query_validation
-from fairlead_common.web.query_validation import After, Wait, validated_by
+from fairlead_common.web.requests import query_validation
+from fairlead_common.web.requests.query_validation import After, Wait, validated_by
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
 from fairlead_lookout.http.lookups import group_lookup

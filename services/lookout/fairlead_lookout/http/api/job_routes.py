@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import QueueScope
-from fairlead_common.web import etags, query_validation
 from fairlead_common.web.openapi import PREFIXES
-from fairlead_common.web.query_validation import After, Wait, validated_by
+from fairlead_common.web.requests import etags, query_validation
+from fairlead_common.web.requests.query_validation import After, Wait, validated_by
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.long_polls import read_until, read_when_exists, wait_for_position
 from fairlead_lookout.http.lookups import job_lookup

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Response
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
-from fairlead_common.web import etags, query_validation
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.requests import etags, query_validation
+from fairlead_common.web.requests.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.long_polls import (

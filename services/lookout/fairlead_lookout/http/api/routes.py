@@ -3,7 +3,7 @@ views, they only read."""
 
 from fastapi import APIRouter, Depends
 
-from fairlead_common.web.query_validation import StrictRoute
+from fairlead_common.web.requests.query_validation import StrictRoute
 from fairlead_lookout.http.api import (
     array_routes,
     cluster_routes,

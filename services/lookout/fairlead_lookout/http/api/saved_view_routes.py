@@ -11,8 +11,9 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.domain.requests.validation import without_implied
 from fairlead_common.service import clock
-from fairlead_common.web import openapi, request_body
+from fairlead_common.web import openapi
 from fairlead_common.web.auth import Caller
+from fairlead_common.web.requests import request_body
 from fairlead_lookout.domain.saved_views import (
     PERSONAL_MAX,
     SHARED_MAX,

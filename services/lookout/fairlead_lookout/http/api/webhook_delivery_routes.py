@@ -10,10 +10,11 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web import openapi, query_validation, rate_limits
+from fairlead_common.web import openapi, rate_limits
 from fairlead_common.web.auth import Caller
-from fairlead_common.web.query_validation import Wait
 from fairlead_common.web.rate_limits import RateLimiter
+from fairlead_common.web.requests import query_validation
+from fairlead_common.web.requests.query_validation import Wait
 from fairlead_lookout.domain.webhooks.delivery_bodies import CONTENT_TYPES, make_test
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.http.deps import Deps, Slot

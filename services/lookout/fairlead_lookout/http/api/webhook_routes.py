@@ -12,7 +12,8 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
-from fairlead_common.web import auth, etags, openapi, request_body
+from fairlead_common.web import auth, openapi
+from fairlead_common.web.requests import etags, request_body
 from fairlead_lookout.domain.webhooks.webhook_requests import (
     OVERLAP_S,
     RotationRequest,

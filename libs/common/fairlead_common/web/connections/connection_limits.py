@@ -19,8 +19,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead_common.service.access_settings import ConnectionLimits
 from fairlead_common.service.tcp_keepalive import KeepAlive
-from fairlead_common.web import problem_documents, refused_requests
-from fairlead_common.web.write_coalescing import CoalescingTransport
+from fairlead_common.web import problem_documents
+from fairlead_common.web.connections import refused_requests
+from fairlead_common.web.connections.write_coalescing import CoalescingTransport
 
 CHECK_S: Final = 1.0
 LATE_BODY_S: Final = 5.0

@@ -1,0 +1,1 @@
+"""HTTP connections: their limits, counts of requests refused there, and fewer writes."""

@@ -1,0 +1,1 @@
+"""What routes read of a request: its query, its body, its ETags."""
