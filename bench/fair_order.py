@@ -17,11 +17,11 @@ import time
 import msgspec
 import numpy as np
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import GroupId, JobId, client_job_id
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.kernels import compilation
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 

@@ -25,8 +25,9 @@ import msgspec
 import psutil
 
 from fairlead_common.db import open_pool
-from fairlead_common.domain import ids, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import Producer, Record, topics
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.service import clock

@@ -36,8 +36,9 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.db import Connection, Pool, load, migrate, open_pool
-from fairlead_common.domain import ids, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.records import events, line_chunks
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
 from fairlead_lookout.domain.submission_chunks import LINES_MAX

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, array_id, client_job_id
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.rules import array_tasks
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 

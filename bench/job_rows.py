@@ -32,8 +32,9 @@ import asyncpg
 import msgspec
 
 from fairlead_common.db import Connection, open_pool
-from fairlead_common.domain import ids, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.domain.model import Job, Run, SubmissionDetails, SubmissionPlace
 from fairlead_lookout.domain.submission_chunks import number_chunks, pack_submissions
 from fairlead_lookout.store import job_weeks, table_rows

@@ -32,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python b
 
 from bench import arguments, fold, folders
 from fairlead_common.db import open_pool
-from fairlead_common.domain import ids, position_tokens, shapes
+from fairlead_common.domain import ids, position_tokens
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.opening import open_log
 from fairlead_common.service import clock

@@ -33,9 +33,9 @@ import msgspec
 import psutil
 
 from fairlead import AsyncClient
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import client_job_ids, job_set_partition
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import EventLog, Producer, caught_up, topics
 from fairlead_common.log.opening import open_log
 from fairlead_standalone.processes.child_process import die_with_parent

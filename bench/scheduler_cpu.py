@@ -18,9 +18,10 @@ from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
-from fairlead_common.domain import ids, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import Entry, Record
 from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.postgres.record_batches import pack

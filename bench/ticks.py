@@ -20,7 +20,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import (
     JobId,
     RunId,
@@ -33,6 +32,7 @@ from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.records.leases import DesiredState
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import Entry, Record
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.rules import lease_changes

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition, run_id
 from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records import events as ev
@@ -15,6 +14,7 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.records.scheduling_reports import QueueShare
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import Record, topics
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
 

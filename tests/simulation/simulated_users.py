@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, Gang, JobFilter, RetryPolicy
+from fairlead_common.domain.scheduling import shapes
 from tests.simulation.clusters import NEEDS
 from tests.simulation.world import World, Writer
 

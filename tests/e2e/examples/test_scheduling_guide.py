@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from examples.simulate import make_jobs
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASSES
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.snapshot import Code
 from fairlead_scheduler.simulate.input.job_lines import Line

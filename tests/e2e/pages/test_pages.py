@@ -5,8 +5,8 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from fairlead_common.db import open_pool
-from fairlead_common.domain import shapes
 from fairlead_common.domain.records import clusters, events, scheduling_reports
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.web import auth
 from fairlead_submit.store import schema, token_store
 from tests.e2e.pages.browser import EVIL, address, browser_page

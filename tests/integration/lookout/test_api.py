@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from fairlead_common.db import open_pool
-from fairlead_common.domain import ids, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.position_tokens import encode
 from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.domain.records.events import Gang
+from fairlead_common.domain.scheduling import shapes
 from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import (

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.domain.records.scheduling_reports import WaitingReport
+from fairlead_common.domain.scheduling import shapes
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_groups import announced, group_id
 from tests.unit.lookout.builders import SHAPE, job_id, leased, succeeded

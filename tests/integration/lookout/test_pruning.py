@@ -7,8 +7,8 @@ import asyncpg
 import msgspec
 
 from fairlead_common.db import open_pool
-from fairlead_common.domain import shapes
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log.memory_log import MemoryCore, MemoryLog
 from fairlead_common.service import clock
 from fairlead_lookout.store import job_weeks, week_tables

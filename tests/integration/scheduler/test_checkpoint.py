@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from fairlead_common.db import Pool, migrate, open_pool
-from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.domain.ids import GroupId, JobId, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames

@@ -8,7 +8,6 @@ import asyncpg
 import msgspec
 import pytest
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import ProducerFenced
 from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.records import events as ev
@@ -16,6 +15,7 @@ from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.domain.records.scheduling_reports import RoundReport, WaitingReport
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import topics
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule

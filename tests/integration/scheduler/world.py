@@ -8,12 +8,12 @@ from typing import TypeVar
 import asyncpg
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import Entry, EventLog, Producer, Record, topics
 from fairlead_common.log.compacted_view import CompactedView
 from fairlead_common.log.opening import open_log

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.domain import ids, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_submit.domain.policy import AllowList, Quotas
 from tests.integration.submit.submit_and_lookout import Watched, watched
 

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.domain import ids, quantities, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_submit.store import resubmission_store, token_store
 from fairlead_submit.store.schema import SQL
 from tests.integration.submit.submit_and_lookout import Watched, watched

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
-from fairlead_common.domain import ids, position_tokens, shapes
+from fairlead_common.domain import ids, position_tokens
 from fairlead_common.domain.records import clusters, configuration, events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log.topics import CONFIG, JOB_PARTITIONS
 from tests.integration.submit.submit_server import Served, served
 

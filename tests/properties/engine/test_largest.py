@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain.quantities import AMOUNT_MAX
+from fairlead_common.domain.scheduling.quantities import AMOUNT_MAX
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation import array_types, snapshot_checks
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX

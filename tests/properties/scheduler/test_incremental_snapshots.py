@@ -12,14 +12,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import GroupId, JobId
-from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Avoidance, Node, Taint
+from fairlead_common.domain.records.clusters import Avoidance, Node
 from fairlead_common.domain.records.events import FailureCategory, Gang, JobFilter, PreemptionCause
+from fairlead_common.domain.scheduling import shapes
+from fairlead_common.domain.scheduling.priority_classes import (
+    AwayNodeType,
+    Preemption,
+    PriorityClass,
+)
+from fairlead_common.domain.scheduling.shapes import Taint
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool

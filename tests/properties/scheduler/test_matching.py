@@ -1,4 +1,4 @@
-"""Columns match shapes and nodes as `fairlead_common.domain.node_eligibility` does each pair."""
+"""Columns match shapes and nodes as `node_eligibility` of libs/common does each pair."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain import node_eligibility, shapes
-from fairlead_common.domain.priority_classes import AwayNodeType, PriorityClass
-from fairlead_common.domain.records.clusters import Node, Taint
-from fairlead_common.domain.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import node_eligibility, shapes
+from fairlead_common.domain.scheduling.priority_classes import AwayNodeType, PriorityClass
+from fairlead_common.domain.scheduling.shapes import (
+    Preference,
+    Requirement,
+    SelectorTerm,
+    Shape,
+    Taint,
+    Toleration,
+)
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.node_matching import RANKS_MAX

@@ -13,9 +13,9 @@ from fairlead.models import (
     token_models,
 )
 from fairlead.models import report_models as client_reports
-from fairlead_common.domain import priority_classes
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
-from fairlead_common.domain.records import clusters, scheduling_reports
+from fairlead_common.domain.records import scheduling_reports
+from fairlead_common.domain.scheduling import priority_classes, shapes
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http.responses import (
     array_responses,
@@ -68,7 +68,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
         priority_classes.PriorityClass,
         {"awayNodeTypes"},
     ),
-    "taint": (cluster_models.Taint, clusters.Taint, set()),
+    "taint": (cluster_models.Taint, shapes.Taint, set()),
     "queue": (job_models.Queue, queue_routes.QueueView, set()),
     "job set": (job_models.JobSet, job_set_responses.JobSetResponse, set()),
     "job in a list": (job_models.JobView, job_responses.JobResponse, set()),

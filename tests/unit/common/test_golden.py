@@ -6,7 +6,6 @@ from typing import get_args
 import msgspec
 import pytest
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.records import (
     clusters,
     configuration,
@@ -14,6 +13,7 @@ from fairlead_common.domain.records import (
     leases,
     scheduling_reports,
 )
+from fairlead_common.domain.scheduling import shapes
 from tests.unit.common import goldens
 
 FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], object]]] = {

@@ -2,9 +2,14 @@
 
 import pytest
 
-from fairlead_common.domain import node_eligibility
-from fairlead_common.domain.records.clusters import Taint
-from fairlead_common.domain.shapes import Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.domain.scheduling import node_eligibility
+from fairlead_common.domain.scheduling.shapes import (
+    Requirement,
+    SelectorTerm,
+    Shape,
+    Taint,
+    Toleration,
+)
 
 RED = Taint("team", "red", "NoSchedule")
 SLA = Taint("sla", "950", "NoSchedule")

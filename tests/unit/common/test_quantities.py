@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fairlead_common.domain import quantities
-from fairlead_common.domain.quantities import AMOUNT_MAX, CPU, GPU, MEMORY
+from fairlead_common.domain.scheduling import quantities
+from fairlead_common.domain.scheduling.quantities import AMOUNT_MAX, CPU, GPU, MEMORY
 
 GOOD = {
     "cores": (CPU, "2", 2_000),

@@ -5,11 +5,12 @@ import itertools
 import msgspec
 import pytest
 
-from fairlead_common.domain import repair_events, shapes
+from fairlead_common.domain import repair_events
 from fairlead_common.domain.ids import GroupId, JobId, client_job_id, job_set_partition
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.repair_events import Choice, Knowledge, KnownGroup
+from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.model import JobSet, StoredRecords
 from fairlead_lookout.domain.model import Message as LookoutMessage

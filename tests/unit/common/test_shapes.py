@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain import shapes
+from fairlead_common.domain.scheduling import shapes
 
 WORDS = st.text('abc./-é"\\', max_size=6)
 TOLERATIONS = st.builds(

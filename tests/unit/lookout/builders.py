@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common.domain import ids, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters
 from fairlead_lookout.domain.model import (

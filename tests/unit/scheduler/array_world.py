@@ -4,7 +4,6 @@ from collections import Counter
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import (
     ArrayId,
     JobId,
@@ -16,6 +15,7 @@ from fairlead_common.domain.ids import (
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.rules.array_tasks import TaskCounts, decide_arrays
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness

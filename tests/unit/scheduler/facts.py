@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View

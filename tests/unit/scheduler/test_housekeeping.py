@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, RunId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import clusters as records
@@ -13,6 +12,7 @@ from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_common.domain.records.leases import DesiredState
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import Entry
 from fairlead_scheduler.rules import housekeeping, lease_changes
 from fairlead_scheduler.rules.append_batches import AppendBatch

@@ -3,15 +3,16 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import clusters as records
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node, Taint
+from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.events import FailureCategory, Gang, RetryPolicy
+from fairlead_common.domain.scheduling import shapes
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
+from fairlead_common.domain.scheduling.shapes import Taint
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter

@@ -1,7 +1,13 @@
 """N1: types of nodes, and which of them suit which shapes."""
 
-from fairlead_common.domain.records.clusters import Node, Taint
-from fairlead_common.domain.shapes import Preference, Requirement, SelectorTerm, Shape
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling.shapes import (
+    Preference,
+    Requirement,
+    SelectorTerm,
+    Shape,
+    Taint,
+)
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import node_matching
 from fairlead_scheduler.snapshots.node_matching import ShapeConstraints

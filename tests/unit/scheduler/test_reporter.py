@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import GroupId, JobId, RunId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import scheduling_reports
@@ -18,6 +17,7 @@ from fairlead_common.domain.records.scheduling_reports import (
     RoundReport,
     WaitingReport,
 )
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.rules.housekeeping import Housekeeping
 from fairlead_scheduler.rules.lease_changes import Leases, LeaseState
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness

@@ -5,8 +5,12 @@ import math
 import msgspec
 import pytest
 
-from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
-from fairlead_common.domain.records.clusters import Taint
+from fairlead_common.domain.scheduling.priority_classes import (
+    AwayNodeType,
+    Preemption,
+    PriorityClass,
+)
+from fairlead_common.domain.scheduling.shapes import Taint
 from fairlead_common.service.settings import SettingsError
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.pool_rules import PoolRules, Rate, Rules

@@ -3,11 +3,11 @@
 import msgspec
 import numpy as np
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot

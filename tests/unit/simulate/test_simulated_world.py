@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.random_draws import RandomDraws

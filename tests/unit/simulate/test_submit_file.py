@@ -7,10 +7,10 @@ import msgspec
 import pytest
 import yaml
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.requests.decoding import Decoder
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings

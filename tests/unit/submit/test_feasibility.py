@@ -6,11 +6,18 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead_common.domain import shapes
-from fairlead_common.domain.priority_classes import AwayNodeType, PriorityClass
-from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.domain.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.domain.scheduling import shapes
+from fairlead_common.domain.scheduling.priority_classes import AwayNodeType, PriorityClass
+from fairlead_common.domain.scheduling.shapes import (
+    Preference,
+    Requirement,
+    SelectorTerm,
+    Shape,
+    Taint,
+    Toleration,
+)
 from fairlead_submit.domain import feasibility
 
 GPU = "nvidia.com/gpu"

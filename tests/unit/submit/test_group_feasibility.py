@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.group_terms import Topology, TopologyMode, TopologyScope
-from fairlead_common.domain.shapes import Shape
+from fairlead_common.domain.scheduling import shapes
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
+from fairlead_common.domain.scheduling.shapes import Shape
 from fairlead_submit.domain.groups import change_feasibility, group_changes, group_feasibility
 from fairlead_submit.domain.groups.change_feasibility import ChangedGroup
 from fairlead_submit.domain.groups.group_feasibility import GroupKind, GroupVerdict, RoleKind

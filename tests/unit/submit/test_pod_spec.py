@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain import shapes
+from fairlead_common.domain.scheduling import shapes
 from fairlead_submit.domain.pods import pod_spec
 from fairlead_submit.domain.policy import JobDefaults
 

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.policy import AllowList, JobPolicy
 from fairlead_submit.domain.request_types import Submission

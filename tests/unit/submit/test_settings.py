@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import SettingsError
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_submit.domain.policy import JobDefaults, Limits

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Raw
 
-from fairlead_common.domain import shapes
+from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.domain.model import Amounts, JobSet, Run, Usage, UsageKey
 
 HOUR_MS: Final = 3_600_000

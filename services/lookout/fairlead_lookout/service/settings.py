@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.access_settings import Count, Positive
 from fairlead_common.service.settings import Settings as Common
 from fairlead_lookout.domain.webhooks.kind_requests import is_address

@@ -10,10 +10,14 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from fairlead_common.domain import quantities, shapes
-from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.domain.records import clusters, group_terms
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.scheduling import quantities, shapes
+from fairlead_common.domain.scheduling.priority_classes import (
+    AwayNodeType,
+    Preemption,
+    PriorityClass,
+)
 from fairlead_common.service import yaml_loader
 from fairlead_scheduler.state.pool_rules import Rules
 
@@ -25,7 +29,7 @@ Text = str | int | float | bool
 
 def _away(value: int) -> tuple[AwayNodeType, ...]:
     return tuple(
-        AwayNodeType(taints=(clusters.Taint(key=kind, value="true"),), value=value)
+        AwayNodeType(taints=(shapes.Taint(key=kind, value="true"),), value=value)
         for kind in ("gpu", "large")
     )
 
@@ -82,7 +86,7 @@ class Nodes(Form):
             pool=self.pool,
             allocatable=parse_all(self.resources, round_up=False),
             labels=_texts(self.labels),
-            taints=tuple(clusters.Taint(t.key, label_text(t.value), t.effect) for t in self.taints),
+            taints=tuple(shapes.Taint(t.key, label_text(t.value), t.effect) for t in self.taints),
             unschedulable=self.unschedulable,
         )
 

@@ -37,7 +37,7 @@ UNLIMITED: Final = float("inf")
 
 TOTAL_MAX: Final = 1 << 61
 """Sums are capped at this: the demand for a resource, and its total on all nodes. Single amounts
-are at most 2**53 (fairlead_common.domain.quantities.AMOUNT_MAX)."""
+are at most 2**53 (fairlead_common.domain.scheduling.quantities.AMOUNT_MAX)."""
 
 NO_AWAY: Final = np.iinfo(np.int64).min
 """Fills `class_away_value` where a class has fewer entries than K."""

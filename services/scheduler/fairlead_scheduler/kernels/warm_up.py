@@ -2,10 +2,10 @@
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.engine.tiny_pools import schedule_tiny_pools
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
 from fairlead_scheduler.engine.round_clock import RoundClock

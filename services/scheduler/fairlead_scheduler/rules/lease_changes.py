@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
@@ -20,6 +19,7 @@ from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.group_terms import Rendezvous
 from fairlead_common.domain.records.leases import DesiredState, Lease, LeasedMember
+from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler.rules.member_records import GroupRecords

@@ -5,11 +5,11 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
+from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.queue_state import Queues

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.log import Entry
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.engine import EngineSettings, Plan, schedule

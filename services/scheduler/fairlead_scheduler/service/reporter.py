@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.scheduling_reports import (
     GroupNearness,
@@ -19,6 +18,7 @@ from fairlead_common.domain.records.scheduling_reports import (
     RoundReport,
     WaitingReport,
 )
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from fairlead_common.domain import priority_classes
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.domain.scheduling import priority_classes
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX, Rules, camel, check_number
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.snapshots import node_table

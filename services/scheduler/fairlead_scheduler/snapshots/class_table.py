@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import quantities
-from fairlead_common.domain.priority_classes import Preemption, PriorityClass
+from fairlead_common.domain.scheduling import quantities
+from fairlead_common.domain.scheduling.priority_classes import Preemption, PriorityClass
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.state.queue_state import Queues
 

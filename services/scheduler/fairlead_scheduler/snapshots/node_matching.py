@@ -16,9 +16,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.node_eligibility import BLOCKING, NODE_NAME, tolerates, tolerates_one
-from fairlead_common.domain.records.clusters import Node, Taint
-from fairlead_common.domain.shapes import SelectorTerm, Shape, Toleration
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling.node_eligibility import (
+    BLOCKING,
+    NODE_NAME,
+    tolerates,
+    tolerates_one,
+)
+from fairlead_common.domain.scheduling.shapes import SelectorTerm, Shape, Taint, Toleration
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots.node_types import NodeType, Types
 

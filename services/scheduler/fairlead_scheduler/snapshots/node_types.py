@@ -1,7 +1,7 @@
 """Node types as columns: a requirement is evaluated for all types at once.
 
-`fairlead_common.domain.node_eligibility` evaluates it for a single node. Here the same rules are
-applied to columns; a property test compares the two.
+`fairlead_common.domain.scheduling.node_eligibility` evaluates it for a single node. Here the same
+rules are applied to columns; a property test compares the two.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,9 +10,8 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.node_eligibility import NODE_NAME, integer
-from fairlead_common.domain.records.clusters import Taint
-from fairlead_common.domain.shapes import Requirement, SelectorTerm
+from fairlead_common.domain.scheduling.node_eligibility import NODE_NAME, integer
+from fairlead_common.domain.scheduling.shapes import Requirement, SelectorTerm, Taint
 
 Bool: TypeAlias = npt.NDArray[np.bool_]
 T = TypeVar("T")

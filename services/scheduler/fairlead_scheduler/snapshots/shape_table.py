@@ -9,9 +9,8 @@ from collections.abc import Sequence, Set
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import quantities
-from fairlead_common.domain.records.clusters import Taint
-from fairlead_common.domain.shapes import Shape
+from fairlead_common.domain.scheduling import quantities
+from fairlead_common.domain.scheduling.shapes import Shape, Taint
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import node_matching
 from fairlead_scheduler.snapshots.class_table import Classes

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import lifecycle, shapes
+from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
@@ -24,6 +24,7 @@ from fairlead_common.domain.lifecycle import (
 )
 from fairlead_common.domain.records.events import FailureCategory, GroupMember, RetryPolicy
 from fairlead_common.domain.records.group_terms import Topology
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.state.change_journal import RowJournal
 from fairlead_scheduler.state.growing_columns import grow_array
 from fairlead_scheduler.state.job_index import JobIndex

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon, Queue
+from fairlead_common.domain.scheduling import quantities
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state.cluster_state import Clusters
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import node_eligibility, quantities, shapes
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.domain.shapes import Shape
+from fairlead_common.domain.scheduling import node_eligibility, quantities, shapes
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
+from fairlead_common.domain.scheduling.shapes import Shape
 from fairlead_submit.domain.groups import joint_capacity
 
 CHECKS_MAX: Final = 2_000_000

@@ -7,10 +7,10 @@ import msgspec
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests.decoding import Decoder
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
 from fairlead_submit.domain.request_types import Submission

@@ -11,11 +11,15 @@ from typing import Final, cast
 import msgspec
 from msgspec import Raw
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.node_eligibility import NODE_NAME
-from fairlead_common.domain.priority_classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
 from fairlead_common.domain.requests import validation
+from fairlead_common.domain.scheduling import shapes
+from fairlead_common.domain.scheduling.node_eligibility import NODE_NAME
+from fairlead_common.domain.scheduling.priority_classes import (
+    DEFAULT_CLASS,
+    DEFAULT_CLASSES,
+    PriorityClass,
+)
 
 DEFAULT_ACCOUNT: Final = "default"
 HOUR_S: Final = 3600

@@ -6,10 +6,11 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import ids, quantities, shapes
+from fairlead_common.domain import ids
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import Gang, JobSubmitted
+from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_submit.domain import policy, secret_variables
 from fairlead_submit.domain.policy import AllowList
 from fairlead_submit.domain.request_types import CLIENT_ID_MAX

@@ -6,7 +6,7 @@ import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.permissions import Verb
-from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import job_actions, request_types

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fairlead_common.domain import priority_classes, quantities
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.domain.scheduling import priority_classes, quantities
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_submit.domain.policy import AllowList, JobDefaults, JobPolicy, Limits, Quotas
 

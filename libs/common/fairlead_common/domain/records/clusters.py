@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from fairlead_common.domain.scheduling.shapes import Taint
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import CLUSTERS
 
@@ -15,14 +16,6 @@ Name = Annotated[str, msgspec.Meta(max_length=256)]
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999, the last time that can be written."""
 Amount = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-
-
-class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """As Kubernetes writes it."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
 
 
 class Heartbeat(

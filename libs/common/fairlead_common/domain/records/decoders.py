@@ -10,7 +10,6 @@ from typing import Final, TypeVar, cast, get_args
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import (
     ALPHABET,
@@ -40,6 +39,7 @@ from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.events import EventSequence
 from fairlead_common.domain.records.leases import GroupMembers, Lease
 from fairlead_common.domain.records.scheduling_reports import Report
+from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log.append_limits import TOPIC_NAME
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, LEASES_PREFIX, REPORTS

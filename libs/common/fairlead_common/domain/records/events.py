@@ -98,9 +98,9 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
 
     `shape` is the canonical JSON of everything that decides where the job is able to run, except
     its class: `{requests: {resource: integer}, nodeSelector, affinity, tolerations}` (see
-    `fairlead_common.domain.shapes`). `spec` is the pod spec as it goes to the cluster. `digest` is
-    the digest of what the client sent, before defaults. Times are in ms (UTC) or seconds, by
-    suffix.
+    `fairlead_common.domain.scheduling.shapes`). `spec` is the pod spec as it goes to the cluster.
+    `digest` is the digest of what the client sent, before defaults. Times are in ms (UTC) or
+    seconds, by suffix.
     """
 
     shape: msgspec.Raw

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.scheduling import quantities
 from fairlead_common.domain.secret_values import DecryptionFailed, Keyring
 from fairlead_executor.domain import pods
 

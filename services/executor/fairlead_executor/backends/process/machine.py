@@ -10,9 +10,9 @@ from typing import Final
 
 import psutil
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import quantities
 from fairlead_common.service.settings import SettingsError
 
 RESERVED_BYTES: Final = 768 * 2**20

@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import GroupId, RunId, run_id
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.scheduling import quantities
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
 from fairlead_common.service.json_logging import run_fields

@@ -4,8 +4,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import quantities
-from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import quantities
+from fairlead_common.domain.scheduling.shapes import Taint
 
 NODES_MAX: Final = 200_000
 

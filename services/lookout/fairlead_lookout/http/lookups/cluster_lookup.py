@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import quantities, timestamps
+from fairlead_common.domain import timestamps
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import clusters as facts
+from fairlead_common.domain.scheduling import quantities
 from fairlead_lookout.domain.model import Amounts
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.responses import cluster_responses, response_base

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from fairlead_common.domain import timestamps
-from fairlead_common.domain.quantities import CPU
+from fairlead_common.domain.scheduling.quantities import CPU
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
 from fairlead_lookout.http.deps import Deps

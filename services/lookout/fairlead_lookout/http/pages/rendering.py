@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 import jinja2
 import msgspec
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.ids import is_array_id
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.scheduling import quantities
 from fairlead_lookout.http.pages.jobs.permitted_actions import list_possible
 from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
 from fairlead_lookout.http.pages.navigation import PAGES

@@ -1,6 +1,6 @@
 """Clusters and nodes as the API returns them."""
 
-from fairlead_common.domain.records import clusters
+from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.http.responses.response_base import ResponseBody
 
 
@@ -40,7 +40,7 @@ class NodeResponse(ResponseBody, frozen=True, kw_only=True):
     node: str
     pool: str
     labels: dict[str, str]
-    taints: list[clusters.Taint]
+    taints: list[shapes.Taint]
     unschedulable: bool = False
     avoided: AvoidanceResponse | None = None
     cordoned: bool = False

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.http.responses import job_responses, response_base
 
 

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.domain import quantities, timestamps
+from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import events
+from fairlead_common.domain.scheduling import quantities
 from fairlead_common.service import clock
 from fairlead_lookout.domain import model
 from fairlead_lookout.http.responses.response_base import ResponseBody, format_time

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fairlead_common.domain import quantities, timestamps
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.scheduling import quantities
 from fairlead_lookout.domain import resource_usage
 
 

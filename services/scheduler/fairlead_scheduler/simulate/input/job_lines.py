@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.scheduling import quantities
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.simulate.input import group_lines, input_errors
 from fairlead_scheduler.simulate.input.input_errors import InputErrors

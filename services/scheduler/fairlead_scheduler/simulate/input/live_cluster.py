@@ -10,12 +10,18 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from fairlead_common.domain import quantities, shapes, timestamps
+from fairlead_common.domain import timestamps
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, Preemption, PriorityClass
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import FIFO, Queue
+from fairlead_common.domain.scheduling import quantities, shapes
+from fairlead_common.domain.scheduling.priority_classes import (
+    DEFAULT_CLASSES,
+    Preemption,
+    PriorityClass,
+)
+from fairlead_common.domain.scheduling.shapes import Taint
 from fairlead_scheduler.simulate.input.job_lines import to_ms
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.input.submit_file import add_optional_fields

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import quantities
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.simulate.input import input_errors, yaml_documents
 from fairlead_scheduler.simulate.input.input_errors import InputErrors

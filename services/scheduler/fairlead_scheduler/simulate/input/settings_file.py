@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from fairlead_common.domain import quantities
-from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.scheduling import quantities
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import SECTIONS, SHARED
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.service.settings import SchedulerSettings

@@ -15,9 +15,9 @@ import msgspec
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId, is_array_id, task_ids
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_scheduler.simulate.input import yaml_documents
 from fairlead_scheduler.simulate.input.input_errors import InputErrors
 from fairlead_scheduler.simulate.input.job_lines import to_ms

@@ -11,8 +11,8 @@ import math
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from fairlead_common.domain import quantities, shapes
-from fairlead_common.domain.priority_classes import DEFAULT_CLASS
+from fairlead_common.domain.scheduling import quantities, shapes
+from fairlead_common.domain.scheduling.priority_classes import DEFAULT_CLASS
 from fairlead_scheduler.simulate.input import job_lines, line_fields
 from fairlead_scheduler.simulate.input.input_errors import InputErrors
 from fairlead_scheduler.simulate.model.trace import JOBS_MAX, Failure, Trace

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import shapes
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import PreemptionCause
+from fairlead_common.domain.scheduling import shapes
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.rules.decider import DecidedRound
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings

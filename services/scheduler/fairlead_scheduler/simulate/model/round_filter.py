@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_common.domain.priority_classes import Preemption
 from fairlead_common.domain.records.configuration import FAIR
+from fairlead_common.domain.scheduling.priority_classes import Preemption
 from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
 from fairlead_scheduler.engine.placement_check import (
     CheckedJobs,

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.scheduling import quantities
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.simulate.model.ledger import NOT_YET, Ledger, RunEnd

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import jinja2
 import numpy as np
 
-from fairlead_common.domain import quantities
+from fairlead_common.domain.scheduling import quantities
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.output import figures, node_charts, svg_charts, text_summary
 from fairlead_scheduler.simulate.output.figures import Summary

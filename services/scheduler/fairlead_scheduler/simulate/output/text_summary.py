@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fairlead_common.domain import quantities
+from fairlead_common.domain.scheduling import quantities
 from fairlead_scheduler.simulate.output.figures import Stuck, Summary, Waits
 
 NAMES = {quantities.CPU: "core", quantities.GPU: "GPU"}

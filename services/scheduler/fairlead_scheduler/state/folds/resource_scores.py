@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import quantities
+from fairlead_common.domain.scheduling import quantities
 
 GPU_SUFFIX: Final = "gpu"
 """Resources with names that end so count as GPUs, of any manufacturer."""

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_submit.domain.groups import group_feasibility
 from fairlead_submit.domain.groups.group_changes import TermsChange
 from fairlead_submit.domain.groups.group_feasibility import GroupKind, RoleKind

@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import shapes
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import JobSubmitted
 from fairlead_common.domain.records.group_terms import Topology, TopologyMode, TopologyScope
+from fairlead_common.domain.scheduling import shapes
+from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_submit.domain import feasibility
 from fairlead_submit.domain.feasibility import FEASIBLE, JobKind, Verdict
 from fairlead_submit.domain.groups import joint_capacity

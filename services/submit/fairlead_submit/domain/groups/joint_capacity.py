@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import quantities
 
 PLACES_MAX: Final = 1_000_000
 """Places on a node for jobs that request nothing."""

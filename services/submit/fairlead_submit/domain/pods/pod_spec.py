@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.requests import decoding, validation
+from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_submit.domain.pods.pod_fields import (
     Affinity,
     Pod,

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fairlead_common.domain import quantities
-from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.scheduling import quantities
+from fairlead_common.domain.scheduling.shapes import Taint
 from fairlead_executor.backends.kubernetes.domain.api_objects import (
     Container,
     NodeObject,

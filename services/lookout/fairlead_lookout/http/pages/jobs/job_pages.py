@@ -4,10 +4,10 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_lookout.http.deps import Deps

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import msgspec
 from fastapi import APIRouter
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import Caller, QueueScope
+from fairlead_common.domain.scheduling import quantities
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.lookups import cluster_lookup

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import APIRouter, Query
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import Caller, QueueScope
+from fairlead_common.domain.scheduling import quantities
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, ShareTotals
 from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour

@@ -6,10 +6,10 @@ from urllib.parse import quote
 import msgspec
 from fastapi import APIRouter
 
-from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.records.configuration import FIFO, Queue
 from fairlead_common.domain.records.scheduling_reports import QueueShare, WaitingReport
+from fairlead_common.domain.scheduling import quantities
 from fairlead_common.service import clock
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows

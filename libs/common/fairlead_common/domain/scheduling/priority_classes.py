@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.records.clusters import Taint
+from fairlead_common.domain.scheduling.shapes import Taint
 
 
 class Preemption(StrEnum):

@@ -1,7 +1,8 @@
 """A shape: everything about a job that decides where it is able to run, except its priority class.
 
 Its canonical JSON travels in `JobSubmitted.shape`; equal shapes are equal bytes, so folds intern
-them without decoding. Made by submit, read by scheduler and lookout.
+them without decoding. Made by submit, read by scheduler and lookout. The taints of nodes, which a
+shape tolerates or not, are here too.
 """
 
 import hashlib
@@ -11,6 +12,14 @@ import msgspec
 
 ResourceName = Annotated[str, msgspec.Meta(max_length=256)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """As Kubernetes writes it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

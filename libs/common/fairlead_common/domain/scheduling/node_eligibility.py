@@ -6,8 +6,13 @@ Amounts, cordons and load are not considered.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from fairlead_common.domain.records.clusters import Taint
-from fairlead_common.domain.shapes import Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.domain.scheduling.shapes import (
+    Requirement,
+    SelectorTerm,
+    Shape,
+    Taint,
+    Toleration,
+)
 
 NODE_NAME: Final = "metadata.name"
 """The one field that `matchFields` knows."""

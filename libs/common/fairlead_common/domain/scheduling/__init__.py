@@ -1,0 +1,1 @@
+"""What decides where jobs can run: amounts of resources, shapes, taints, priority classes."""
