@@ -21,10 +21,10 @@ from fairlead_common.service import clock
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.state.job_table import NodeName
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.submission import IdSource, prepare_submission
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import IdSource, prepare_submission
 from tests.integration.kubernetes import pod_spec_schema
 from tests.integration.kubernetes.conftest import RealWorld
 from tests.integration.kubernetes.pod_spec_schema import Json, Schema

@@ -15,10 +15,10 @@ from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.submission import IdSource, prepare_submission
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import IdSource, prepare_submission
 from tests.unit.simulate.simulations import ignore_progress
 
 JOBS = """

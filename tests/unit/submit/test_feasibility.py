@@ -18,7 +18,7 @@ from fairlead_common.domain.scheduling.shapes import (
     Taint,
     Toleration,
 )
-from fairlead_submit.domain import feasibility
+from fairlead_submit.domain.feasibility import job_feasibility
 
 GPU = "nvidia.com/gpu"
 PLAIN = PriorityClass(name="default", value=0)
@@ -98,17 +98,17 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_feasibility_of_a_shape(case: Case) -> None:
-    kind = feasibility.JobKind(bytes(shapes.encode(case.shape)), "default", "default")
+    kind = job_feasibility.JobKind(bytes(shapes.encode(case.shape)), "default", "default")
     queue = Queue(name="q", limits={"default": dict(case.limits)})
     classes = {"default": case.priority_class}
-    said = feasibility.check_feasibility([kind, kind], case.nodes, queue, classes)[kind]
+    said = job_feasibility.check_feasibility([kind, kind], case.nodes, queue, classes)[kind]
     assert said.feasible is case.want, said.why
     assert (said.why is None) == (case.want is True)
 
 
 def test_an_infeasible_answer_names_the_insufficient_resource() -> None:
-    kind = feasibility.JobKind(bytes(shapes.encode(Shape({"cpu": 9000}))), "default", "default")
-    said = feasibility.check_feasibility(
+    kind = job_feasibility.JobKind(bytes(shapes.encode(Shape({"cpu": 9000}))), "default", "default")
+    said = job_feasibility.check_feasibility(
         [kind], [node(), node("n1", 4)], Queue(name="q"), {"default": PLAIN}
     )
     assert said[kind].why == ("needs 9 cpu on one node; the largest of the 2 eligible nodes has 8")
@@ -129,8 +129,8 @@ def test_a_gang_is_feasible_if_its_members_fit_together(
 ) -> None:
     nodes = [node("n0", 4, labels={"rack": "a"}), node("n1", 4, labels={"rack": "b"})]
     shape = bytes(shapes.encode(Shape({"cpu": 2000})))
-    kind = feasibility.JobKind(shape, "default", "default", members, label)
-    verdict = feasibility.check_feasibility([kind], nodes, Queue(name="q"), {"default": PLAIN})[
+    kind = job_feasibility.JobKind(shape, "default", "default", members, label)
+    verdict = job_feasibility.check_feasibility([kind], nodes, Queue(name="q"), {"default": PLAIN})[
         kind
     ]
     assert verdict.feasible is (why is None)

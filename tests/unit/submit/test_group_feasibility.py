@@ -17,9 +17,10 @@ from fairlead_common.domain.records.group_terms import Topology, TopologyMode, T
 from fairlead_common.domain.scheduling import shapes
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_common.domain.scheduling.shapes import Shape
-from fairlead_submit.domain.groups import change_feasibility, group_changes, group_feasibility
-from fairlead_submit.domain.groups.change_feasibility import ChangedGroup
-from fairlead_submit.domain.groups.group_feasibility import GroupKind, GroupVerdict, RoleKind
+from fairlead_submit.domain.feasibility import change_feasibility, group_feasibility
+from fairlead_submit.domain.feasibility.change_feasibility import ChangedGroup
+from fairlead_submit.domain.feasibility.group_feasibility import GroupKind, GroupVerdict, RoleKind
+from fairlead_submit.domain.groups import group_changes
 from fairlead_submit.domain.groups.group_types import GroupChange, RoleChange
 from fairlead_submit.domain.request_types import Job
 

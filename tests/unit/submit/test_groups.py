@@ -27,9 +27,9 @@ from fairlead_submit.domain.groups.group_types import (
     GroupSubmission,
     RoleChange,
 )
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.submission import IdSource
 from fairlead_submit.domain.policy import JobPolicy, Limits
-from fairlead_submit.domain.submission import IdSource
 
 RUN: dict[str, object] = {"command": ["true"]}
 PS: dict[str, object] = {"name": "ps", "min": 1, "template": RUN}

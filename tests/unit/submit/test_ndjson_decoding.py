@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
-from fairlead_submit.domain.job_line_decoding import LINE_BYTES_MAX, JobLineDecoder
+from fairlead_submit.domain.jobs.job_line_decoding import LINE_BYTES_MAX, JobLineDecoder
 from fairlead_submit.domain.request_types import Submission
 
 

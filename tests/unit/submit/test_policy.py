@@ -8,10 +8,10 @@ import pytest
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
 from fairlead_common.domain.scheduling import shapes
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.submission import IdSource, prepare_submission
 from fairlead_submit.domain.policy import AllowList, JobPolicy
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import IdSource, prepare_submission
 
 RUN = {"command": ["true"]}
 CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_submit.domain import secret_variables
-from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import EnvValue, Job
 from fairlead_submit.domain.secret_variables import QueueSecrets, may_have_secrets

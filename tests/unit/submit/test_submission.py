@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
-from fairlead_submit.domain import job_terms
-from fairlead_submit.domain.job_templates import JOB_BYTES_MAX, JobTemplates
-from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
-from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import (
+from fairlead_submit.domain.jobs import job_terms
+from fairlead_submit.domain.jobs.job_templates import JOB_BYTES_MAX, JobTemplates
+from fairlead_submit.domain.jobs.submission import (
     STEP_JOBS,
     IdSource,
     PreparedSubmission,
     SubmissionPreparation,
     prepare_submission,
 )
+from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
+from fairlead_submit.domain.request_types import Submission
 
 RUN = {"command": ["true"]}
 PLACE = IdSource(now_ms=1_800_000_000_000, random_79=12345)

@@ -22,7 +22,7 @@ from fairlead_common.web.requests import etags, query_validation, request_body
 from fairlead_common.web.requests.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import is_visible
-from fairlead_submit.domain.job_terms import check_labels, make_retry_policy
+from fairlead_submit.domain.jobs.job_terms import check_labels, make_retry_policy
 from fairlead_submit.domain.pods import pod_spec
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics

@@ -9,8 +9,9 @@ from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
-from fairlead_submit.domain import job_actions, request_types
-from fairlead_submit.domain.resubmission import ResubmissionDryRun, ResubmissionResponse
+from fairlead_submit.domain import request_types
+from fairlead_submit.domain.jobs import job_actions
+from fairlead_submit.domain.jobs.resubmission import ResubmissionDryRun, ResubmissionResponse
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.http.json_responses import json_response
 from fairlead_submit.service import metrics

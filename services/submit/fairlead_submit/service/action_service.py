@@ -18,10 +18,10 @@ from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
-from fairlead_submit.domain import job_actions
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.job_actions import ActionKind, AnyAction
+from fairlead_submit.domain.jobs import job_actions
+from fairlead_submit.domain.jobs.job_actions import ActionKind, AnyAction
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import Filter, Release
 from fairlead_submit.service.fair_validation import FairValidation

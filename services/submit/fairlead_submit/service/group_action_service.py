@@ -17,11 +17,12 @@ from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.groups import change_feasibility, group_changes
-from fairlead_submit.domain.groups.change_feasibility import ChangedGroup
+from fairlead_submit.domain.feasibility import change_feasibility
+from fairlead_submit.domain.feasibility.change_feasibility import ChangedGroup
+from fairlead_submit.domain.groups import group_changes
 from fairlead_submit.domain.groups.group_changes import TermsChange
 from fairlead_submit.domain.groups.group_types import GroupAction, GroupChange
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.settings import SubmitSettings

@@ -18,17 +18,17 @@ from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.groups import group_feasibility
-from fairlead_submit.domain.groups.group_feasibility import GroupKind
+from fairlead_submit.domain.feasibility import group_feasibility
+from fairlead_submit.domain.feasibility.group_feasibility import GroupKind
 from fairlead_submit.domain.groups.group_submission import (
     PreparedGroup,
     PreparedGroups,
     prepare_groups,
 )
 from fairlead_submit.domain.groups.group_types import GroupSubmission
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.submission import IdSource
 from fairlead_submit.domain.recent_ids import IdConflict
-from fairlead_submit.domain.submission import IdSource
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation

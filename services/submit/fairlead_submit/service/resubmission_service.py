@@ -31,10 +31,10 @@ from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.append_limits import count_value_bytes
 from fairlead_common.service.disk import Disk, Space
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
-from fairlead_submit.domain import job_actions, name_rules, resubmission
+from fairlead_submit.domain import name_rules
 from fairlead_submit.domain.callers import RequestContext, require_verb
+from fairlead_submit.domain.jobs import job_actions, resubmission
 from fairlead_submit.domain.request_types import Resubmission
-from fairlead_submit.domain.resubmission import JobContext, ResubmissionResponse, Target
 from fairlead_submit.service import metrics
 from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.settings import SubmitSettings
@@ -132,7 +132,7 @@ class ResubmissionService:
 
     async def start(
         self, body: bytes, context: RequestContext, *, dry_run: bool = False
-    ) -> ResubmissionResponse | resubmission.ResubmissionDryRun:
+    ) -> resubmission.ResubmissionResponse | resubmission.ResubmissionDryRun:
         """Store the action. Raises a `Problem` or `WorldError`.
 
         A dry run does the same and undoes it, so it counts exactly the jobs that would be selected.
@@ -272,7 +272,7 @@ class ResubmissionService:
 
     async def _store_action(
         self, request: Resubmission, queue: str, context: RequestContext, *, dry_run: bool
-    ) -> ResubmissionResponse:
+    ) -> resubmission.ResubmissionResponse:
         assert request.job_set is not None
         action = secrets.token_hex(16)
         if request.client_id is not None:
@@ -302,13 +302,13 @@ class ResubmissionService:
                         "The clientId is used by another action. Nothing was changed.",
                         [FieldError("/clientId", detail)],
                     )
-                return ResubmissionResponse(action, earlier.total)
+                return resubmission.ResubmissionResponse(action, earlier.total)
             total = await self._store_items(connection, action, request)
             await self._quotas.check(queue, total, 0)
             if dry_run:
                 raise _Undone(total)
             await resubmission_store.set_total(connection, action, total)
-        return ResubmissionResponse(action, total)
+        return resubmission.ResubmissionResponse(action, total)
 
     async def _store_items(
         self, connection: db.Connection, action: str, request: Resubmission
@@ -340,7 +340,7 @@ class ResubmissionService:
 
     async def _advance(self, connection: db.Connection, action: Action) -> None:
         """Resubmit the next jobs of an action, and store its progress."""
-        target = Target(
+        target = resubmission.Target(
             action.id,
             action.queue,
             action.job_set,
@@ -388,7 +388,7 @@ class ResubmissionService:
 class _Step:
     """The jobs of one step of an action. `last`: the number of the last one."""
 
-    def __init__(self, target: Target, classes: frozenset[str]) -> None:
+    def __init__(self, target: resubmission.Target, classes: frozenset[str]) -> None:
         self._target = target
         self._classes = classes
         self._old: list[tuple[int, str | None, JobSubmitted]] = []
@@ -441,7 +441,7 @@ class _Step:
         made: list[JobSubmitted] = []
         for number, gang, old in self._old:
             name = gang or ""
-            around = JobContext(
+            around = resubmission.JobContext(
                 self._members.get(name, 1),
                 self._before[name],
                 self._items,

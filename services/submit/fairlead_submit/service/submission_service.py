@@ -19,22 +19,22 @@ from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
-from fairlead_submit.domain import feasibility as feasible
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.feasibility import JobKind
-from fairlead_submit.domain.job_line_decoding import JobLineDecoder
-from fairlead_submit.domain.job_templates import JobTemplates
-from fairlead_submit.domain.recent_ids import IdConflict
-from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.secret_variables import QueueSecrets
-from fairlead_submit.domain.submission import (
+from fairlead_submit.domain.feasibility import job_feasibility
+from fairlead_submit.domain.feasibility.job_feasibility import JobKind
+from fairlead_submit.domain.jobs.job_line_decoding import JobLineDecoder
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.submission import (
     STEP_JOBS,
     IdSource,
     PreparedSubmission,
     SubmissionPreparation,
     prepare_submission,
 )
+from fairlead_submit.domain.recent_ids import IdConflict
+from fairlead_submit.domain.request_types import Submission
+from fairlead_submit.domain.secret_variables import QueueSecrets
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import LARGE_BYTES, FairValidation
@@ -207,7 +207,7 @@ class SubmissionService:
         kinds = [_make_kind(job) for job in prepared.jobs]
         nodes = list(snapshot.nodes.values())
         verdicts = await self._validation.run(
-            lambda: feasible.check_feasibility(kinds, nodes, queue, self._classes)
+            lambda: job_feasibility.check_feasibility(kinds, nodes, queue, self._classes)
         )
         return [
             SubmittedJob(

@@ -12,7 +12,7 @@ from fairlead_common.domain.records.events import GroupChangeKind
 from fairlead_common.domain.requests import validation
 from fairlead_submit.domain.groups import group_submission
 from fairlead_submit.domain.groups.group_types import Elastic, GroupChange, RoleChange
-from fairlead_submit.domain.job_templates import JobTemplates, SharedTerms
+from fairlead_submit.domain.jobs.job_templates import JobTemplates, SharedTerms
 from fairlead_submit.domain.request_types import Job
 
 Place = tuple[str, int]

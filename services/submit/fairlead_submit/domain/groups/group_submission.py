@@ -25,11 +25,11 @@ from fairlead_common.domain.requests.decoding import validation_problem
 from fairlead_submit.domain import name_rules
 from fairlead_submit.domain.groups import group_types
 from fairlead_submit.domain.groups.group_types import Group, GroupSubmission, Role
-from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates, SharedTerms
+from fairlead_submit.domain.jobs.job_templates import JobTemplate, JobTemplates, SharedTerms
+from fairlead_submit.domain.jobs.submission import IdSource
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import CLIENT_ID_MAX, Job
 from fairlead_submit.domain.secret_variables import QueueSecrets
-from fairlead_submit.domain.submission import IdSource
 
 _ROLE_NAME: Final = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _SERVICE_NAME: Final = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")

@@ -14,10 +14,11 @@ from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.protocol import Record
 from fairlead_common.service import clock
-from fairlead_submit.domain import name_rules, resubmission
+from fairlead_submit.domain import name_rules
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.callers import RequestContext, require_verb
+from fairlead_submit.domain.jobs import resubmission
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.recent_ids import IdConflict
 from fairlead_submit.domain.request_types import ArrayCancellation, ArrayResubmission

@@ -16,7 +16,7 @@ from fairlead_common.domain.requests.decoding import validation_problem
 from fairlead_submit.domain import name_rules, secret_variables
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
-from fairlead_submit.domain.job_templates import JOB_BYTES_MAX, JobTemplate, JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JOB_BYTES_MAX, JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import After, AfterArray, Job, Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets

@@ -1,7 +1,7 @@
 """Whether the minimal set of a group could ever run: its roles one by one, and all together.
 
-As `feasibility`, for groups: the roles start together, within the limits of the queue, and in one
-domain of a required level. Which labels are levels of the pool only the scheduler knows.
+As `job_feasibility`, for groups: the roles start together, within the limits of the queue, and in
+one domain of a required level. Which labels are levels of the pool only the scheduler knows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,10 +15,9 @@ from fairlead_common.domain.records.events import JobSubmitted
 from fairlead_common.domain.records.group_terms import Topology, TopologyMode, TopologyScope
 from fairlead_common.domain.scheduling import shapes
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
-from fairlead_submit.domain import feasibility
-from fairlead_submit.domain.feasibility import FEASIBLE, JobKind, Verdict
-from fairlead_submit.domain.groups import joint_capacity
-from fairlead_submit.domain.groups.joint_capacity import Part
+from fairlead_submit.domain.feasibility import job_feasibility, joint_capacity
+from fairlead_submit.domain.feasibility.job_feasibility import FEASIBLE, JobKind, Verdict
+from fairlead_submit.domain.feasibility.joint_capacity import Part
 
 HOSTNAMES: Final = ("hostname", "kubernetes.io/hostname")
 """Names of a level that every pool can have: the node itself."""
@@ -62,9 +61,9 @@ def check_groups(
     """The verdict for each kind."""
     wanted = list(dict.fromkeys(groups))
     kinds = [role.kind for group in wanted for role in group.roles]
-    verdicts = feasibility.check_feasibility(kinds, nodes, queue, classes)
-    by_pool = feasibility.group_by_pool(nodes)
-    left = feasibility.CHECKS_MAX
+    verdicts = job_feasibility.check_feasibility(kinds, nodes, queue, classes)
+    by_pool = job_feasibility.group_by_pool(nodes)
+    left = job_feasibility.CHECKS_MAX
     found: dict[GroupKind, GroupVerdict] = {}
     for group in wanted:
         there = by_pool.get(group.roles[0].kind.pool, []) if group.roles else []
@@ -158,7 +157,7 @@ class _GroupCheck:
             shape = shapes.decode(role.kind.shape)
             requests = {name: amount for name, amount in shape.requests.items() if name in on_nodes}
             priority_class = self._classes[role.kind.priority_class]
-            eligible = feasibility.list_eligible(shape, self._nodes, priority_class)
+            eligible = job_feasibility.list_eligible(shape, self._nodes, priority_class)
             found.append(joint_capacity.make_part(role.name, role.minimum, requests, eligible))
         return found
 
@@ -204,7 +203,7 @@ class _GroupCheck:
 
     def _find_exceeded_limit(self) -> str | None:
         kinds = [role.kind for role in self._group.roles if role.minimum]
-        excess = feasibility.find_exceeded_group_limit(
+        excess = job_feasibility.find_exceeded_group_limit(
             kinds, self._nodes, self._queue, self._classes
         )
         return None if excess is None else f"the group {excess}"

@@ -11,10 +11,10 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests.decoding import Decoder
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.job_templates import JobTemplates
+from fairlead_submit.domain.jobs.submission import IdSource, prepare_submission
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import IdSource, prepare_submission
 
 OFFLINE_JOBS_MAX: Final = 5_000_000
 _CONTAINERS: Final = ("containers", "initContainers")

@@ -12,9 +12,9 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
-from fairlead_submit.domain.groups import group_feasibility
+from fairlead_submit.domain.feasibility import group_feasibility
+from fairlead_submit.domain.feasibility.group_feasibility import GroupKind, RoleKind
 from fairlead_submit.domain.groups.group_changes import TermsChange
-from fairlead_submit.domain.groups.group_feasibility import GroupKind, RoleKind
 
 
 class ChangedGroup(msgspec.Struct, frozen=True):

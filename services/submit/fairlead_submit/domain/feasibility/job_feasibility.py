@@ -17,7 +17,7 @@ from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.scheduling import node_eligibility, quantities, shapes
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_common.domain.scheduling.shapes import Shape
-from fairlead_submit.domain.groups import joint_capacity
+from fairlead_submit.domain.feasibility import joint_capacity
 
 CHECKS_MAX: Final = 2_000_000
 """Maximum number of pairs of a job kind and a node that one dry run checks."""

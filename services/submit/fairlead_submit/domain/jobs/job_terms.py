@@ -16,7 +16,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.requests import validation
 from fairlead_submit.domain import name_rules
-from fairlead_submit.domain.groups import gang_fields
+from fairlead_submit.domain.jobs import gang_fields
 from fairlead_submit.domain.pods import pod_spec
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy
 from fairlead_submit.domain.request_types import (

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests import decoding, validation
-from fairlead_submit.domain import job_terms, name_rules, policy, secret_variables
-from fairlead_submit.domain.job_terms import JobTerms, get_pod_spec
+from fairlead_submit.domain import name_rules, policy, secret_variables
+from fairlead_submit.domain.jobs import job_terms
+from fairlead_submit.domain.jobs.job_terms import JobTerms, get_pod_spec
 from fairlead_submit.domain.pods import pod_spec
 from fairlead_submit.domain.policy import AllowList, JobPolicy
 from fairlead_submit.domain.request_types import SHORT_FORM, After, Env, Job

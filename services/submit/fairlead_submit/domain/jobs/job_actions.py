@@ -21,7 +21,7 @@ from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_submit.domain import name_rules
 from fairlead_submit.domain.callers import RequestContext
-from fairlead_submit.domain.job_terms import check_labels
+from fairlead_submit.domain.jobs.job_terms import check_labels
 from fairlead_submit.domain.request_types import Action, Filter, Release, Reprioritization
 
 LABEL_BYTES_MAX: Final = 5_000

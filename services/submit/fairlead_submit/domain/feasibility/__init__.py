@@ -1,0 +1,1 @@
+"""Whether jobs, groups and changes of groups could ever run on the existing nodes. Pure."""
