@@ -46,7 +46,7 @@ ALLOWED = {
         "services/submit/fairlead_submit/service/resubmission_service.py",
         "secrets.token_hex",
     ): "ids of new actions",
-    ("services/submit/fairlead_submit/http/sign_in_routes.py", "secrets.token_urlsafe"): (
+    ("services/submit/fairlead_submit/http/auth/sign_in_routes.py", "secrets.token_urlsafe"): (
         "the secrets of a sign-in with a provider"
     ),
     ("services/lookout/fairlead_lookout/service/fold_loop.py", "secrets.randbelow"): (

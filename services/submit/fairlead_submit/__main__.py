@@ -6,7 +6,8 @@ import socket
 
 from fairlead_common.service import process, settings
 from fairlead_common.web import server
-from fairlead_submit.http import api, sign_in_routes
+from fairlead_submit.http import api
+from fairlead_submit.http.auth import sign_in_routes
 from fairlead_submit.service.service import Service
 from fairlead_submit.service.settings import SubmitSettings
 

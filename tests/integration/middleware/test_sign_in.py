@@ -16,7 +16,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.access_settings import RoleBinding
 from fairlead_common.web import auth
 from fairlead_common.web.auth.oidc import Issuers, IssuerUnavailable
-from fairlead_submit.http import oidc_sign_in
+from fairlead_submit.http.auth import oidc_sign_in
 from tests.e2e.pages.browser import browser_page, start_browser
 from tests.integration.middleware.test_sessions import make_token
 from tests.integration.middleware.web_app import WebApp, anonymous, serve_web_app

@@ -30,7 +30,8 @@ from fairlead_lookout.store.queries import group_lists
 from fairlead_submit.domain import request_types
 from fairlead_submit.domain.groups import group_types
 from fairlead_submit.domain.jobs import resubmission
-from fairlead_submit.http import executor_routes, queue_routes, token_routes
+from fairlead_submit.http.auth import token_routes
+from fairlead_submit.http.configuration import executor_routes, queue_routes
 from fairlead_submit.service import (
     action_service,
     group_action_service,

@@ -2,15 +2,15 @@
 
 from fastapi import APIRouter
 
-from fairlead_submit.http.array_change_routes import array_change_routes
-from fairlead_submit.http.executor_routes import executor_routes
-from fairlead_submit.http.group_change_routes import group_change_routes
-from fairlead_submit.http.manifest_routes import manifest_routes
-from fairlead_submit.http.queue_routes import queue_routes
-from fairlead_submit.http.secret_routes import secret_routes
-from fairlead_submit.http.sign_in_routes import sign_in_routes
-from fairlead_submit.http.submission_routes import job_routes
-from fairlead_submit.http.token_routes import session_routes, token_routes
+from fairlead_submit.http.auth.sign_in_routes import sign_in_routes
+from fairlead_submit.http.auth.token_routes import session_routes, token_routes
+from fairlead_submit.http.configuration.executor_routes import executor_routes
+from fairlead_submit.http.configuration.queue_routes import queue_routes
+from fairlead_submit.http.configuration.secret_routes import secret_routes
+from fairlead_submit.http.jobs.array_change_routes import array_change_routes
+from fairlead_submit.http.jobs.group_change_routes import group_change_routes
+from fairlead_submit.http.jobs.manifest_routes import manifest_routes
+from fairlead_submit.http.jobs.submission_routes import job_routes
 from fairlead_submit.service.service import Service
 
 

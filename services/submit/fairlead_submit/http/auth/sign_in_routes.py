@@ -18,7 +18,8 @@ from fairlead_common.web.auth import Authenticator, request_origin
 from fairlead_common.web.rate_limits import RateLimiter
 from fairlead_common.web.requests import request_body as body
 from fairlead_common.web.routing import DeferredRoute
-from fairlead_submit.http import oidc_sign_in, openapi_schemas
+from fairlead_submit.http import openapi_schemas
+from fairlead_submit.http.auth import oidc_sign_in
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
 from fairlead_submit.store.token_store import TokenGrant

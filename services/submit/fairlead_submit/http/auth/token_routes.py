@@ -30,12 +30,8 @@ from fairlead_common.web.requests import request_body
 from fairlead_common.web.requests.query_validation import After, StrictRoute, Wait
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import name_rules, request_types
-from fairlead_submit.http import (
-    oidc_sign_in,
-    openapi_schemas,
-    query_string,
-    sign_in_routes,
-)
+from fairlead_submit.http import openapi_schemas, query_string
+from fairlead_submit.http.auth import oidc_sign_in, sign_in_routes
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
 from fairlead_submit.store.token_store import StoredToken, TokenGrant

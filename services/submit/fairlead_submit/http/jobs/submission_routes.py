@@ -13,7 +13,7 @@ from fairlead_submit.domain import request_types
 from fairlead_submit.domain.jobs import job_actions
 from fairlead_submit.domain.jobs.resubmission import ResubmissionDryRun, ResubmissionResponse
 from fairlead_submit.http import deps, openapi_schemas, query_string
-from fairlead_submit.http.json_responses import json_response
+from fairlead_submit.http.jobs.json_responses import json_response
 from fairlead_submit.service import metrics
 from fairlead_submit.service.action_service import ActionResult
 from fairlead_submit.service.resubmission_service import Progress

@@ -9,7 +9,7 @@ from fairlead_common.web.requests import request_body
 from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string
-from fairlead_submit.http.json_responses import json_response
+from fairlead_submit.http.jobs.json_responses import json_response
 from fairlead_submit.service import metrics
 from fairlead_submit.service.arrays.array_service import ArrayActionResult
 from fairlead_submit.service.service import Service

@@ -8,7 +8,7 @@ from fairlead_common.web.routing import DeferredRoute
 from fairlead_submit.domain import request_types
 from fairlead_submit.domain.manifests.conversion import Conversion
 from fairlead_submit.http import deps, openapi_schemas, query_string
-from fairlead_submit.http.json_responses import json_response
+from fairlead_submit.http.jobs.json_responses import json_response
 from fairlead_submit.service import metrics
 from fairlead_submit.service.manifest_service import ManifestResponse
 from fairlead_submit.service.service import Service

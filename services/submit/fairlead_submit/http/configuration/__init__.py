@@ -1,0 +1,1 @@
+"""Calls that configure what jobs run in and with: queues, their secrets, and cordons."""

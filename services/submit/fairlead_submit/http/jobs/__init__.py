@@ -1,0 +1,1 @@
+"""Calls for jobs, arrays and groups: submissions, manifests, and changes of what exists."""
