@@ -52,11 +52,12 @@ ALLOWED = {
     ("services/lookout/fairlead_lookout/service/fold_loop.py", "secrets.randbelow"): (
         "a lock of its own for each process"
     ),
-    ("services/lookout/fairlead_lookout/http/api/webhook_routes.py", "secrets.token_bytes"): (
-        "the secret of a new webhook"
-    ),
     (
-        "services/lookout/fairlead_lookout/http/api/webhook_delivery_routes.py",
+        "services/lookout/fairlead_lookout/http/api/webhooks/webhook_routes.py",
+        "secrets.token_bytes",
+    ): ("the secret of a new webhook"),
+    (
+        "services/lookout/fairlead_lookout/http/api/webhooks/webhook_delivery_routes.py",
         "secrets.token_hex",
     ): ("ids of test deliveries"),
     ("services/lookout/fairlead_lookout/service/webhooks/worker.py", "random.random"): (

@@ -11,7 +11,7 @@ import httpx2
 
 from fairlead_common.db import open_pool
 from fairlead_common.domain.records import configuration
-from fairlead_lookout.http.api.webhook_delivery_routes import TESTS_BURST
+from fairlead_lookout.http.api.webhooks.webhook_delivery_routes import TESTS_BURST
 from fairlead_lookout.store.webhooks.webhook_store import QUEUE_WEBHOOKS_MAX, WEBHOOKS_MAX
 from fairlead_submit.store import schema, token_store
 from tests.integration.webhooks.receiver import receiving

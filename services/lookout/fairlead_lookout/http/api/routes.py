@@ -4,22 +4,18 @@ views, they only read."""
 from fastapi import APIRouter, Depends
 
 from fairlead_common.web.requests.query_validation import StrictRoute
-from fairlead_lookout.http.api import (
+from fairlead_lookout.http.api import quarantine_routes, saved_view_routes
+from fairlead_lookout.http.api.jobs import (
     array_routes,
-    cluster_routes,
     event_routes,
     export_routes,
-    fairness_routes,
     group_routes,
     job_routes,
     job_set_routes,
     log_routes,
-    quarantine_routes,
-    report_routes,
-    saved_view_routes,
-    webhook_delivery_routes,
-    webhook_routes,
 )
+from fairlead_lookout.http.api.scheduling import cluster_routes, fairness_routes, report_routes
+from fairlead_lookout.http.api.webhooks import webhook_delivery_routes, webhook_routes
 from fairlead_lookout.http.deps import Deps
 
 

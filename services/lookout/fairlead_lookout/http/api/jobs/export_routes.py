@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web.requests.query_validation import After, Wait
-from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Sort
+from fairlead_lookout.http.api.jobs.job_routes import BY_NAME, NEWEST, Sort
 from fairlead_lookout.http.deps import Deps, ExportDeps
 from fairlead_lookout.http.list_exports import (
     CSV,

@@ -1,0 +1,1 @@
+"""Routes of what schedules jobs: clusters, reports of the scheduler, shares over time."""

@@ -1,0 +1,1 @@
+"""Routes of webhooks and their deliveries."""
