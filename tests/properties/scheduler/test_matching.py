@@ -18,10 +18,10 @@ from fairlead_common.domain.scheduling.shapes import (
     Toleration,
 )
 from fairlead_scheduler.engine.snapshot import Match
-from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.node_matching import RANKS_MAX
-from fairlead_scheduler.snapshots.node_table import no_nodes
-from fairlead_scheduler.snapshots.shape_table import ShapeTable
+from fairlead_scheduler.snapshots.tables.class_table import Classes
+from fairlead_scheduler.snapshots.tables.node_matching import RANKS_MAX
+from fairlead_scheduler.snapshots.tables.node_table import no_nodes
+from fairlead_scheduler.snapshots.tables.shape_table import ShapeTable
 from fairlead_scheduler.state.job_table import JobTable, NodeName, ShapeClass
 
 AWAY = (Taint("gpu", "yes", "NoSchedule"),)

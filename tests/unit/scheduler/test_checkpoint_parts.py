@@ -19,7 +19,7 @@ from fairlead_scheduler.rules.append_batches import (
     group_into_appends,
 )
 from fairlead_scheduler.rules.lease_changes import LeaseChange, lease_state
-from fairlead_scheduler.snapshots.node_table import AllNodes
+from fairlead_scheduler.snapshots.tables.node_table import AllNodes
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import JobSet

@@ -9,9 +9,9 @@ from fairlead_common.domain.scheduling.shapes import (
     Taint,
 )
 from fairlead_scheduler.engine.snapshot import Match
-from fairlead_scheduler.snapshots import node_matching
-from fairlead_scheduler.snapshots.node_matching import ShapeConstraints
-from fairlead_scheduler.snapshots.node_types import NodeType, Types
+from fairlead_scheduler.snapshots.tables import node_matching
+from fairlead_scheduler.snapshots.tables.node_matching import ShapeConstraints
+from fairlead_scheduler.snapshots.tables.node_types import NodeType, Types
 
 RED = Taint("team", "red", "NoSchedule")
 GONE = Taint("gone", "", "NoExecute")

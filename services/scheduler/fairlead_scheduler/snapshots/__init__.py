@@ -1,7 +1,8 @@
 """Builds the snapshots of pools for the engine, and retains their columns between rounds. Pure.
 
-`builder.py` builds a snapshot. `pool_jobs.py` has the jobs of a pool; the other modules have the
-tables and columns after which they are named. docs/decisions/0011 describes how they are updated.
+`builder.py` builds a snapshot. `pool_rows/` has the jobs of a pool, `gangs/` its gangs, and
+`tables/` the classes, queues, shapes and nodes that both refer to. docs/decisions/0011 describes
+how they are updated.
 """
 
 from fairlead_scheduler.snapshots.builder import Builder

@@ -16,23 +16,23 @@ import numpy.typing as npt
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
-from fairlead_scheduler.snapshots import node_table
 from fairlead_scheduler.snapshots.built_snapshot import BuiltSnapshot
-from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
-from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeases
-from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, PoolJobs
+from fairlead_scheduler.snapshots.gangs.gang_columns import Gangs, mark_rare_properties
+from fairlead_scheduler.snapshots.gangs.topology_columns import NO_LABELS, TopologyColumns
+from fairlead_scheduler.snapshots.pool_rows import pool_validation
 from fairlead_scheduler.snapshots.pool_rows.changed_rows import (
     ChangedRow,
     EnteringRow,
     EnteringRows,
 )
+from fairlead_scheduler.snapshots.pool_rows.pool_jobs import NO_ROWS, PoolJobs
 from fairlead_scheduler.snapshots.pool_rows.waiting_tasks import WaitingTasks, count_waiting_tasks
-from fairlead_scheduler.snapshots.pool_validation import list_pool_violations, list_timer_violations
 from fairlead_scheduler.snapshots.round_columns import RetainedSlices, RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Rows
 from fairlead_scheduler.snapshots.static_columns import StaticColumns
-from fairlead_scheduler.snapshots.topology_columns import NO_LABELS, TopologyColumns
+from fairlead_scheduler.snapshots.tables import node_table
+from fairlead_scheduler.snapshots.tables.class_table import Classes
+from fairlead_scheduler.snapshots.tables.node_table import AllNodes, UnacknowledgedLeases
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_index import FEW
@@ -360,8 +360,9 @@ class Builder:
         jobs = self._view.jobs
         if self._place != jobs.journal.end or self._numbering != jobs.numbering:
             return []  # what changed since is applied by the next update
-        found = list_pool_violations(self._view, self._columns, self._pool_jobs.values())
-        return [*found, *list_timer_violations(self._view, self._delayed.keys)]
+        pools = self._pool_jobs.values()
+        found = pool_validation.list_pool_violations(self._view, self._columns, pools)
+        return [*found, *pool_validation.list_timer_violations(self._view, self._delayed.keys)]
 
     def version(self, pool: str) -> int:
         """Grows with every change of the pool's jobs and nodes that a round could care about."""

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
-from fairlead_scheduler.snapshots.shape_table import ShapeTable
+from fairlead_scheduler.snapshots.tables.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.tables.shape_table import ShapeTable
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import JobTable
 from fairlead_scheduler.state.view import View

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.retained import Retained
-from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.node_table import Nodes
+from fairlead_scheduler.snapshots.tables.class_table import Classes
+from fairlead_scheduler.snapshots.tables.node_table import Nodes
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 

@@ -1,1 +1,2 @@
-"""Orders of the jobs of a pool, rows that enter and leave its rounds, and waiting tasks."""
+"""The rows of the job table that take part in the rounds of a pool: their orders and totals, what
+enters and leaves, and waiting tasks."""

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.engine.topology import Topology
-from fairlead_scheduler.snapshots import node_table
-from fairlead_scheduler.snapshots.gang_columns import Gangs
-from fairlead_scheduler.snapshots.node_table import Nodes
+from fairlead_scheduler.snapshots.gangs.gang_columns import Gangs
+from fairlead_scheduler.snapshots.tables import node_table
+from fairlead_scheduler.snapshots.tables.node_table import Nodes
 from fairlead_scheduler.state import pool_topology
 
 

@@ -25,7 +25,7 @@ from fairlead_common.domain.scheduling.node_eligibility import (
 )
 from fairlead_common.domain.scheduling.shapes import SelectorTerm, Shape, Taint, Toleration
 from fairlead_scheduler.engine.snapshot import Match
-from fairlead_scheduler.snapshots.node_types import NodeType, Types
+from fairlead_scheduler.snapshots.tables.node_types import NodeType, Types
 
 RANKS_MAX: Final = 16
 """The number of preference ranks per shape."""

@@ -14,9 +14,9 @@ from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.topology import TopologyMode
-from fairlead_scheduler.snapshots.node_table import Nodes
-from fairlead_scheduler.snapshots.role_rows import RoleRows
+from fairlead_scheduler.snapshots.gangs.role_rows import RoleRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
+from fairlead_scheduler.snapshots.tables.node_table import Nodes
 from fairlead_scheduler.state import job_table, pool_topology
 from fairlead_scheduler.state.folds import resource_scores
 from fairlead_scheduler.state.job_table import GangName, GangTerms

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from fairlead_scheduler.engine.preparation import job_order, job_totals
-from fairlead_scheduler.snapshots.pool_jobs import PoolJobs
+from fairlead_scheduler.snapshots.pool_rows.pool_jobs import PoolJobs
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import fingerprints
 from fairlead_scheduler.state import job_table

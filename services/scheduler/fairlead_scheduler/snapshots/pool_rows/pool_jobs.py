@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine.snapshot import JobTotals
-from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.gang_columns import AvoidedNodes, Gangs, find_rare_properties
-from fairlead_scheduler.snapshots.node_table import NodeRows, Nodes
+from fairlead_scheduler.snapshots.gangs.gang_columns import (
+    AvoidedNodes,
+    Gangs,
+    find_rare_properties,
+)
 from fairlead_scheduler.snapshots.pool_rows.changed_rows import (
     ChangedRow,
     EnteringRow,
@@ -23,14 +25,16 @@ from fairlead_scheduler.snapshots.pool_rows.changed_rows import (
 from fairlead_scheduler.snapshots.pool_rows.fair_order import FairOrder
 from fairlead_scheduler.snapshots.pool_rows.pool_orders import PoolOrders, SortedColumns
 from fairlead_scheduler.snapshots.pool_rows.pool_totals import PoolTotals
-from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import NO_PART, WAITING, RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import (
     Int32,
     RowDescriber,
     Rows,
 )
-from fairlead_scheduler.snapshots.shape_table import ShapeTable
+from fairlead_scheduler.snapshots.tables.class_table import Classes
+from fairlead_scheduler.snapshots.tables.node_table import NodeRows, Nodes
+from fairlead_scheduler.snapshots.tables.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.tables.shape_table import ShapeTable
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View

@@ -12,10 +12,15 @@ import numpy.typing as npt
 from fairlead_common.domain.scheduling import quantities
 from fairlead_common.domain.scheduling.shapes import Shape, Taint
 from fairlead_scheduler.engine.snapshot import Match
-from fairlead_scheduler.snapshots import node_matching
-from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.node_table import Nodes, find_unchanged, no_nodes, take_rows
-from fairlead_scheduler.snapshots.node_types import Types
+from fairlead_scheduler.snapshots.tables import node_matching
+from fairlead_scheduler.snapshots.tables.class_table import Classes
+from fairlead_scheduler.snapshots.tables.node_table import (
+    Nodes,
+    find_unchanged,
+    no_nodes,
+    take_rows,
+)
+from fairlead_scheduler.snapshots.tables.node_types import Types
 from fairlead_scheduler.state.job_table import JobTable, ShapeClass
 
 Rows = npt.NDArray[np.intp]

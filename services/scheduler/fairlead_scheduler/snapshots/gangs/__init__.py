@@ -1,0 +1,1 @@
+"""The columns of gangs: members, roles of groups, avoided nodes, and the topology of the pool."""
