@@ -16,7 +16,7 @@ from bench.engine import snapshot as make_snapshot
 from fairlead_common.service import settings
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.compiler.decorators import is_compiled
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool
+from fairlead_scheduler.engine.preparation.pool.static_pool import StaticPool
 from fairlead_scheduler.kernels import compilation
 from fairlead_scheduler.service.service import Service
 from fairlead_scheduler.service.settings import SchedulerSettings

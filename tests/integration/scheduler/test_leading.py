@@ -19,7 +19,7 @@ from fairlead_common.domain.scheduling import shapes
 from fairlead_common.log import topics
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool
+from fairlead_scheduler.engine.preparation.pool.static_pool import StaticPool
 from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service.follower import CHECKPOINT
 from fairlead_scheduler.service.service import Service

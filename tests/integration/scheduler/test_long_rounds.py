@@ -14,7 +14,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.web.server import build_app
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.compiler.decorators import is_compiled
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool
+from fairlead_scheduler.engine.preparation.pool.static_pool import StaticPool
 from tests.integration.scheduler.test_leading import scheduler
 from tests.integration.scheduler.world import PATIENCE_S, World, stands_by, submitted
 

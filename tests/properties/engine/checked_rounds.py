@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.engine.plan import reason_texts
-from fairlead_scheduler.engine.preparation import snapshot_checks
+from fairlead_scheduler.engine.preparation.pool import snapshot_checks
 from fairlead_scheduler.snapshots import BuiltSnapshot
 from tests.properties.engine import plain
 from tests.properties.engine.plain import Pool

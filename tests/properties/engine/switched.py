@@ -14,7 +14,7 @@ from types import FrameType
 from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.engine.compiler.decorators import is_compiled
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.preparation.pool.static_pool import StaticPool, renew_static_pool
 from fairlead_scheduler.engine.round import never
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.kernels import compilation

@@ -10,12 +10,8 @@ import pytest
 
 from bench import adversarial, engine
 from fairlead_scheduler.engine import EngineSettings
-from fairlead_scheduler.engine.preparation import (
-    array_types,
-    prepared_pool,
-    round_builder,
-    static_pool,
-)
+from fairlead_scheduler.engine.preparation import round_builder
+from fairlead_scheduler.engine.preparation.pool import array_types, prepared_pool, static_pool
 from fairlead_scheduler.engine.round import never
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.scheduling import scheduling_pass

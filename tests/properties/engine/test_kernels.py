@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_scheduler.engine.compiler.decorators import entry_point
-from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.preparation.pool import fair_shares
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state import capacity_tree
 from fairlead_scheduler.engine.state.round_state import COUNTERS

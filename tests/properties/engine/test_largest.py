@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.scheduling.quantities import AMOUNT_MAX
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.engine.preparation import array_types, snapshot_checks
+from fairlead_scheduler.engine.preparation.pool import array_types, snapshot_checks
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX
 from tests.properties.engine.worlds import BOUNDED
 

@@ -16,7 +16,8 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
-from fairlead_scheduler.engine.preparation import job_order, job_totals
+from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation.pool import job_totals
 from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters

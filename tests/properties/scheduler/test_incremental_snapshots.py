@@ -27,7 +27,7 @@ from fairlead_common.domain.scheduling.priority_classes import (
 from fairlead_common.domain.scheduling.shapes import Taint
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.preparation.pool.static_pool import StaticPool, renew_static_pool
 from fairlead_scheduler.engine.round import never
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import entry_point
-from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.preparation.pool import fair_shares
 from fairlead_scheduler.engine.snapshot import Bool, Float
 
 

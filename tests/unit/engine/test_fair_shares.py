@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.preparation.pool import fair_shares
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX
 from tests.unit.engine.pools import BALANCE, pool
 from tests.unit.engine.shares import divide

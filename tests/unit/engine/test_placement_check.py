@@ -16,7 +16,7 @@ from fairlead_scheduler.engine.placement_check import (
     may_place_without_eviction,
     measure_shares,
 )
-from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.preparation.pool import fair_shares
 from tests.unit.engine.shares import divide
 
 SIZES = np.array([[1], [2], [4]])

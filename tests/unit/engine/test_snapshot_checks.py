@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead_scheduler.engine import Snapshot, schedule
-from fairlead_scheduler.engine.preparation import snapshot_checks
+from fairlead_scheduler.engine.preparation.pool import snapshot_checks
 from tests.unit.engine.pools import BALANCE, pool
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation import round_builder
-from fairlead_scheduler.engine.preparation.snapshot_checks import InvalidSnapshotError
-from fairlead_scheduler.engine.preparation.static_pool import SOURCES, renew_static_pool
+from fairlead_scheduler.engine.preparation.pool.snapshot_checks import InvalidSnapshotError
+from fairlead_scheduler.engine.preparation.pool.static_pool import SOURCES, renew_static_pool
 from fairlead_scheduler.engine.round import never
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.tiny_pools import make_tiny_pool

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
-from fairlead_scheduler.engine.preparation.fair_shares import (
+from fairlead_scheduler.engine.preparation.pool.fair_shares import (
     BUDGET,
     DEMAND,
     FAIR,

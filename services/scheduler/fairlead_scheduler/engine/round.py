@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from fairlead_scheduler.engine.plan import round_result, unplanned_round
-from fairlead_scheduler.engine.plan.round_context import RoundContext
-from fairlead_scheduler.engine.preparation import (
+from fairlead_scheduler.engine.preparation import round_builder
+from fairlead_scheduler.engine.preparation.pool import (
     array_types,
     prepared_pool,
-    round_builder,
     snapshot_checks,
     static_pool,
 )
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.preparation.pool.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.preparation.round_context import RoundContext
 from fairlead_scheduler.engine.round_clock import RoundClock, TimeLimitReachedError
 from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.scheduling import oversubscription, scheduling_pass

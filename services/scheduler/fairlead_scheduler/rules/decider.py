@@ -12,7 +12,7 @@ import msgspec
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.scheduling.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.preparation.pool.static_pool import StaticPool, renew_static_pool
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.rules import array_tasks, group_life_cycle, housekeeping, plan_batches
 from fairlead_scheduler.rules.append_batches import AppendBatch

@@ -1,8 +1,8 @@
 """Columns of queues, limits and node flags, which are the same objects until their input changes.
 
 The engine reuses what it derived from a column while the column is the same object
-(`engine/preparation/static_pool.py`). So a new array with equal values would cost much more than
-the array.
+(`engine/preparation/pool/static_pool.py`). So a new array with equal values would cost much more
+than the array.
 """
 
 from __future__ import annotations

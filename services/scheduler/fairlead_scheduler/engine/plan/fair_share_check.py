@@ -20,7 +20,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     inlined,
     separate,
 )
-from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.preparation.pool import fair_shares
 from fairlead_scheduler.engine.round_plan import Reasons
 from fairlead_scheduler.engine.snapshot import (
     Bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code
+from fairlead_scheduler.engine.preparation.round_context import RoundContext, find_stop_code
 from fairlead_scheduler.engine.snapshot import Byte, Code, Int32, Int64
 from fairlead_scheduler.engine.state.round_state import DISPLACED, QUEUED
 from fairlead_scheduler.engine.state.run_states import GANG_WAITS

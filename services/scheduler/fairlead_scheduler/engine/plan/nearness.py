@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.plan.round_context import RoundContext
+from fairlead_scheduler.engine.preparation.round_context import RoundContext
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import Int32, Int64
 from fairlead_scheduler.engine.state.round_state import PLACED, QUEUED, RUNNING

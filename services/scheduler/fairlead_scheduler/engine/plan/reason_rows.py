@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
-from fairlead_scheduler.engine.preparation.static_pool import GroupedNodes, StaticPool
+from fairlead_scheduler.engine.preparation.pool.static_pool import GroupedNodes, StaticPool
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.round_plan import Reasons
 from fairlead_scheduler.engine.snapshot import (

@@ -9,8 +9,12 @@ import numpy as np
 from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
 from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
-from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code, list_placed
-from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.preparation.pool import fair_shares
+from fairlead_scheduler.engine.preparation.round_context import (
+    RoundContext,
+    find_stop_code,
+    list_placed,
+)
 from fairlead_scheduler.engine.round_plan import Reasons
 from fairlead_scheduler.engine.snapshot import Byte, Code, Int32, Int64, Preemption
 

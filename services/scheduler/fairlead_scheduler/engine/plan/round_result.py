@@ -12,16 +12,17 @@ import numpy as np
 from fairlead_scheduler.engine.compiler.decorators import entry_point
 from fairlead_scheduler.engine.plan import nearness, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks
-from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code, list_placed
 from fairlead_scheduler.engine.plan.round_reasons import (
     build_reason_rows,
     find_free_capacity,
 )
-from fairlead_scheduler.engine.preparation import (
-    gang_table,
-    job_order,
-    prepared_pool,
-    role_table,
+from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation.gangs import gang_table, role_table
+from fairlead_scheduler.engine.preparation.pool import prepared_pool
+from fairlead_scheduler.engine.preparation.round_context import (
+    RoundContext,
+    find_stop_code,
+    list_placed,
 )
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.round_plan import Plan

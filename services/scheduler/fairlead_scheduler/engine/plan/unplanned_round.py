@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation.pool.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.round_plan import Plan, Reasons
 from fairlead_scheduler.engine.snapshot import Bucket, Code, Float, Int32, Int64, Snapshot
 

@@ -11,9 +11,10 @@ from fairlead_scheduler.engine.compiler.decorators import (
     entry_point,
     inlined,
 )
-from fairlead_scheduler.engine.preparation import gang_table, job_order, role_table
-from fairlead_scheduler.engine.preparation.gang_table import GangTable
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation.gangs import gang_table, role_table
+from fairlead_scheduler.engine.preparation.gangs.gang_table import GangTable
+from fairlead_scheduler.engine.preparation.pool.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,

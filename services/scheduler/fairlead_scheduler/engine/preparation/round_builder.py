@@ -9,17 +9,12 @@ from typing import Any, Final, NamedTuple, TypedDict, cast
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import is_compiled, pack_for_kernels, repack
-from fairlead_scheduler.engine.plan.round_context import RoundContext
-from fairlead_scheduler.engine.preparation import (
-    eviction,
-    gang_table,
-    job_order,
-    label_tables,
-    prepared_pool,
-    static_pool,
-)
-from fairlead_scheduler.engine.preparation.gang_table import GangTable
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation import eviction, job_order
+from fairlead_scheduler.engine.preparation.gangs import gang_table, label_tables
+from fairlead_scheduler.engine.preparation.gangs.gang_table import GangTable
+from fairlead_scheduler.engine.preparation.pool import prepared_pool, static_pool
+from fairlead_scheduler.engine.preparation.pool.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation.round_context import RoundContext
 from fairlead_scheduler.engine.preparation.round_tables import (
     UNBOUNDED,
     RoundTables,

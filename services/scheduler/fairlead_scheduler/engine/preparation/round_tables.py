@@ -23,7 +23,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     pack_for_kernels,
     repack,
 )
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation.pool.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Code,

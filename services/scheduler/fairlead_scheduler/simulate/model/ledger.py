@@ -17,7 +17,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import PreemptionCause
 from fairlead_common.domain.scheduling import shapes
-from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.preparation.pool import fair_shares
 from fairlead_scheduler.rules.decider import DecidedRound
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.backlog import Backlog, Int64, NodeUsage

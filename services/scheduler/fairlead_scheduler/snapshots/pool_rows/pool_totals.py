@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import is_compiled, pack_for_kernels
-from fairlead_scheduler.engine.preparation import job_totals
+from fairlead_scheduler.engine.preparation.pool import job_totals
 from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Int32, Int64, Rows

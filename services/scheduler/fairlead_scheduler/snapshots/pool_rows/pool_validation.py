@@ -8,7 +8,8 @@ from itertools import chain
 
 import numpy as np
 
-from fairlead_scheduler.engine.preparation import job_order, job_totals
+from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation.pool import job_totals
 from fairlead_scheduler.snapshots.pool_rows.pool_jobs import PoolJobs
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import fingerprints

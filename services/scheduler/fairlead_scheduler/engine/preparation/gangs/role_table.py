@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation.pool.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.snapshot import Byte, Int32, Int64, Snapshot
 from fairlead_scheduler.engine.state.surplus import find_surplus
 

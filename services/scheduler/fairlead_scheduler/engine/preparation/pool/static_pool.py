@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import Repacked, is_compiled, pack_for_kernels
-from fairlead_scheduler.engine.preparation import (
+from fairlead_scheduler.engine.preparation.pool import (
     array_types,
     fair_shares,
     pool_feasibility,
     type_ranks,
 )
-from fairlead_scheduler.engine.preparation.snapshot_checks import check_static_columns
+from fairlead_scheduler.engine.preparation.pool.snapshot_checks import check_static_columns
 from fairlead_scheduler.engine.retained import Retained
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (

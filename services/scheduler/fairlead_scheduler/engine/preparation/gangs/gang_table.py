@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point
-from fairlead_scheduler.engine.preparation import job_order, role_table
-from fairlead_scheduler.engine.preparation.pool_feasibility import is_type_eligible
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.preparation.role_table import RoleTable
+from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation.gangs import role_table
+from fairlead_scheduler.engine.preparation.gangs.role_table import RoleTable
+from fairlead_scheduler.engine.preparation.pool.pool_feasibility import is_type_eligible
+from fairlead_scheduler.engine.preparation.pool.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,

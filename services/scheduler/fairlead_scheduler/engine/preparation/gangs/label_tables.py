@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead_scheduler.engine.preparation.gang_table import GangTable
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation.gangs.gang_table import GangTable
+from fairlead_scheduler.engine.preparation.pool.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.scheduling.gang_start import SEARCH_NUMBERS, VALUES_TRIED_MAX
 from fairlead_scheduler.engine.snapshot import Int32, Snapshot
 from fairlead_scheduler.engine.state import domain_tables

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
-from fairlead_scheduler.engine.preparation import (
+from fairlead_scheduler.engine.preparation.pool import (
     fair_shares,
     job_totals,
     pool_feasibility,
     static_pool,
 )
-from fairlead_scheduler.engine.preparation.pool_feasibility import Feasibility
-from fairlead_scheduler.engine.preparation.static_pool import Capacity, StaticPool
+from fairlead_scheduler.engine.preparation.pool.pool_feasibility import Feasibility
+from fairlead_scheduler.engine.preparation.pool.static_pool import Capacity, StaticPool
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.round_plan import Shares
 from fairlead_scheduler.engine.snapshot import (
