@@ -40,10 +40,10 @@ from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appe
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.pool_rules import Rate, Rules
 
 JOBS: Final = 1_000_000

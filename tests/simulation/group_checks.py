@@ -7,8 +7,8 @@ from itertools import combinations
 from fairlead_common.domain.ids import GroupId, JobId, RunId, parse_run_id, run_id
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.rules import group_life_cycle
-from fairlead_scheduler.state import groups, job_table
-from fairlead_scheduler.state.groups import GroupState
+from fairlead_scheduler.state.jobs import groups, job_table
+from fairlead_scheduler.state.jobs.groups import GroupState
 from fairlead_scheduler.state.view import View
 from tests.simulation.clusters import Span
 from tests.simulation.simulated_groups import GroupTable, SubmittedGroup

@@ -20,7 +20,7 @@ from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, SavedNames
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import EndedJob
+from fairlead_scheduler.state.jobs.job_table import EndedJob
 from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View

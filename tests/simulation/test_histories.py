@@ -18,7 +18,7 @@ from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.story import build_story
 from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import IS_WITH_RUN, GangName
+from fairlead_scheduler.state.jobs.job_table import IS_WITH_RUN, GangName
 from fairlead_scheduler.state.view import View
 from tests.simulation import group_checks
 from tests.simulation.clusters import Span, VirtualCluster

@@ -13,7 +13,7 @@ from fairlead_common.log.opening import open_log
 from fairlead_common.log.topics import JOBS
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import JOB_STATES
+from fairlead_scheduler.state.jobs.job_table import JOB_STATES
 from fairlead_scheduler.state.view import View
 
 

@@ -20,7 +20,7 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_common.service import clock
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs.job_table import NodeName
 from fairlead_submit.domain.jobs.job_templates import JobTemplates
 from fairlead_submit.domain.jobs.submission import IdSource, prepare_submission
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy

@@ -21,10 +21,10 @@ from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import ROWS_MAX, CheckpointParts
-from fairlead_scheduler.state.checkpoint.ended_filter import EndedFilter
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import EndedJob, NodeName
+from fairlead_scheduler.state.jobs.ended_filter import EndedFilter
+from fairlead_scheduler.state.jobs.job_table import EndedJob, NodeName
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint

@@ -16,8 +16,8 @@ from fairlead_common.log import topics
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State, load_specs, trim_caches_safely
 from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.jobs.specs import CACHED_MAX
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.specs import CACHED_MAX
 from fairlead_scheduler.state.view import View
 from tests.integration.scheduler.world import QUEUE, World, job_id, submitted
 

@@ -19,7 +19,7 @@ from fairlead_scheduler.cases.case_file import (
     Settings,
 )
 from fairlead_scheduler.cases.case_world import World
-from fairlead_scheduler.state.job_table import LIVE_RUN
+from fairlead_scheduler.state.jobs.job_table import LIVE_RUN
 
 HOUR_S = 3_600
 LEVELS = (10, 100, 1_000, 10_000)

@@ -19,10 +19,10 @@ from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.engine.preparation.pool import job_totals
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.groups import GroupState
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.groups import GroupState
+from fairlead_scheduler.state.jobs.job_table import NodeName
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 

@@ -32,10 +32,10 @@ from fairlead_scheduler.engine.round import never
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.snapshots.builder import SLACK
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_index import FEW
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_index import FEW
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View, forget_names

@@ -22,7 +22,7 @@ from fairlead_scheduler.snapshots.tables.class_table import Classes
 from fairlead_scheduler.snapshots.tables.node_matching import RANKS_MAX
 from fairlead_scheduler.snapshots.tables.node_table import no_nodes
 from fairlead_scheduler.snapshots.tables.shape_table import ShapeTable
-from fairlead_scheduler.state.job_table import JobTable, NodeName, ShapeClass
+from fairlead_scheduler.state.jobs.job_table import JobTable, NodeName, ShapeClass
 
 AWAY = (Taint("gpu", "yes", "NoSchedule"),)
 CLASSES = [

@@ -14,8 +14,8 @@ from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.model import JobSet, StoredRecords
 from fairlead_lookout.domain.model import Message as LookoutMessage
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 
 PARTITION = job_set_partition("q", "s")

@@ -20,7 +20,7 @@ from fairlead_scheduler.rules.array_tasks import TaskCounts, decide_arrays
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state.task_arrays import ArrayState
+from fairlead_scheduler.state.jobs.task_arrays import ArrayState
 
 ID = array_id(client_job_id(0, "q", "s", "array"))
 SHAPE = shapes.encode(shapes.Shape(requests={"cpu": 1000}))

@@ -7,8 +7,8 @@ import msgspec
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.scheduling import shapes
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 
 SHAPE = shapes.encode(shapes.Shape(requests={"cpu": 1000}))

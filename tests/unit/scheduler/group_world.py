@@ -9,7 +9,7 @@ from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.groups import GroupPhase
+from fairlead_scheduler.state.jobs.groups import GroupPhase
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import message, submitted

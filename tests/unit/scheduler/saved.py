@@ -11,10 +11,10 @@ from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.domain.ids import ArrayId, GroupId, JobId, new_job_id, partition_of_job
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_parts, checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_loader import CheckpointLoader
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, SavedNames
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.token_buckets import PoolBuckets, SavedBuckets
 from fairlead_scheduler.state.view import View

@@ -7,7 +7,7 @@ import pytest
 from fairlead_common.domain.ids import ArrayId, JobId, array_id, client_job_id, task_id
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.rules.array_tasks import TaskCounts, decide_arrays
-from fairlead_scheduler.state.job_table import BY_SCHEDULER
+from fairlead_scheduler.state.jobs.job_table import BY_SCHEDULER
 from tests.unit.scheduler.array_world import ID, World, array, lease, second, tags
 from tests.unit.scheduler.saved import Table
 

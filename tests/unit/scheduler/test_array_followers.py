@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_common.domain.ids import JobId, array_id, client_job_id, parse_task_id, task_id
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 from tests.unit.scheduler.array_world import (
     ID,
     World,

@@ -22,7 +22,7 @@ from fairlead_scheduler.rules.lease_changes import LeaseChange, lease_state
 from fairlead_scheduler.snapshots.tables.node_table import AllNodes
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import JobSet
+from fairlead_scheduler.state.jobs.job_table import JobSet
 from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Bucket, PoolBuckets, SavedBuckets

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.ids import JobId, new_job_id, partition_of_job
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_loader import UNORDERED_MAX
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, SavedNames
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import submitted

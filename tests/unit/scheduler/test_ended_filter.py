@@ -5,9 +5,9 @@ import random
 from fairlead_common.domain.ids import JobId, client_job_ids, new_job_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state.checkpoint import ended_filter
-from fairlead_scheduler.state.checkpoint.ended_filter import EndedFilter
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs import ended_filter
+from fairlead_scheduler.state.jobs.ended_filter import EndedFilter
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted
 

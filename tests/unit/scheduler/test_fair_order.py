@@ -14,8 +14,8 @@ from fairlead_scheduler.snapshots import Builder
 from fairlead_scheduler.state import queue_state
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold, resource_scores
-from fairlead_scheduler.state.groups import GroupState
-from fairlead_scheduler.state.job_table import RareProperties
+from fairlead_scheduler.state.jobs.groups import GroupState
+from fairlead_scheduler.state.jobs.job_table import RareProperties
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View

@@ -8,7 +8,7 @@ from fairlead_scheduler.snapshots import Builder
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_index import FEW
+from fairlead_scheduler.state.jobs.job_index import FEW
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View

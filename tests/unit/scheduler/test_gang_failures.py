@@ -8,8 +8,9 @@ from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory, Gang, PreemptionCause
 from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules.append_batches import AppendBatch
-from fairlead_scheduler.state import job_table, view_validation
+from fairlead_scheduler.state import view_validation
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, state, submitted
 from tests.unit.scheduler.test_housekeeping import decide, events, held, kept

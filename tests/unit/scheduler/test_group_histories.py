@@ -8,7 +8,7 @@ import pytest
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, MemberFailure, PreemptionCause
 from fairlead_scheduler.rules import group_life_cycle
-from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.state.jobs import groups, job_table
 from tests.unit.scheduler.group_world import ID, TERMS, World, job
 
 STEPS = 40

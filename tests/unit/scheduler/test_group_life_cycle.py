@@ -8,7 +8,7 @@ from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import FailureCategory, MemberFailure, PreemptionCause
 from fairlead_scheduler.rules import group_life_cycle
 from fairlead_scheduler.rules.group_life_cycle import COMPLETED
-from fairlead_scheduler.state.groups import GroupPhase
+from fairlead_scheduler.state.jobs.groups import GroupPhase
 from tests.unit.scheduler.group_world import ID, PS, World, job, running, with_terms
 
 # C1 --------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.lease_changes import Leases
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.groups import GroupPhase
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.groups import GroupPhase
 from tests.unit.scheduler.facts import submitted
 from tests.unit.scheduler.group_world import ID, PS, World, job, running, with_terms
 from tests.unit.scheduler.saved import Table

@@ -8,10 +8,10 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.domain.surplus_priority import PRIORITY_MIN, SURPLUS_STEP
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.groups import GroupPhase, GroupState, surplus_rank
-from fairlead_scheduler.state.job_table import GangTerms, RoleTerms
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.groups import GroupPhase, GroupState, surplus_rank
+from fairlead_scheduler.state.jobs.job_table import GangTerms, RoleTerms
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.state.view_validation import list_view_violations
 from tests.unit.scheduler.facts import fold, leased, message, state, submitted

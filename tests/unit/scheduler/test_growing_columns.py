@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_common.domain.ids import JobId
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.growing_columns import LARGE, RESERVED, STEP, grow_array
-from fairlead_scheduler.state.job_index import NO_ROW, JobIndex
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.growing_columns import LARGE, RESERVED, STEP, grow_array
+from fairlead_scheduler.state.jobs.job_index import NO_ROW, JobIndex
 from tests.example_numbers import EXAMPLES
 
 

@@ -21,7 +21,7 @@ from fairlead_scheduler.rules.lease_changes import Leases, LeaseState
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs.job_table import NodeName
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, submitted

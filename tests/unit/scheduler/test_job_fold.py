@@ -13,8 +13,8 @@ from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, JobFilter, PreemptionCause
 from fairlead_common.log.protocol import Entry
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import end_events, job_fold
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import (

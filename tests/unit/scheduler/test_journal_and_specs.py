@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from fairlead_common.domain.ids import JobId, new_job_id
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log import Entry
-from fairlead_scheduler.state.change_journal import MANY, RowJournal
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.folds.event_batches import SubmissionBatch
-from fairlead_scheduler.state.job_index import NO_ROW, JobIndex, unpack_ids
-from fairlead_scheduler.state.job_table import JobSet
-from fairlead_scheduler.state.specs import DECODED_MAX, Specs, SubmissionMessage
+from fairlead_scheduler.state.jobs.change_journal import MANY, RowJournal
+from fairlead_scheduler.state.jobs.job_index import NO_ROW, JobIndex, unpack_ids
+from fairlead_scheduler.state.jobs.job_table import JobSet
+from fairlead_scheduler.state.jobs.specs import DECODED_MAX, Specs, SubmissionMessage
 from fairlead_scheduler.state.view import View, forget_names
 from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import submitted

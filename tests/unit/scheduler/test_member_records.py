@@ -11,7 +11,7 @@ from fairlead_common.domain.records.group_terms import GroupNetwork, Rendezvous
 from fairlead_common.domain.records.leases import GroupMembers, Lease, LiveMember
 from fairlead_scheduler.rules import lease_changes, member_records
 from fairlead_scheduler.rules.member_records import GroupRecordChange, GroupRecords
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs.job_table import NodeName
 from tests.unit.scheduler.facts import submitted
 from tests.unit.scheduler.group_world import ID, TERMS, World, job, running, with_terms
 from tests.unit.scheduler.test_housekeeping import kept

@@ -11,7 +11,7 @@ from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.rules import plan_batches
 from fairlead_scheduler.rules.append_batches import JOBS_PER_BATCH, group_into_appends
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 
 MEMBERS = 70
 

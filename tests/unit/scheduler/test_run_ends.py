@@ -8,7 +8,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_scheduler.rules import lease_changes, run_ends
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs.job_table import NodeName
 from tests.unit.scheduler.facts import fold, leased, submitted
 
 GI = 2**30

@@ -5,7 +5,7 @@ from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, 
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.service.leader_heartbeat import LogClock
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs.job_table import NodeName
 
 STEP_S_MAX = 10.0
 

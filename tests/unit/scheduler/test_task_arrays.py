@@ -21,7 +21,7 @@ from fairlead_scheduler.rules.append_batches import APPEND_BYTES_MAX, group_into
 from fairlead_scheduler.rules.array_tasks import TaskCounts, decide_arrays
 from fairlead_scheduler.rules.lease_changes import new_lease
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.array_world import ID, World, array, lease, node, second, tags
 from tests.unit.scheduler.saved import Table

@@ -13,10 +13,10 @@ from fairlead_common.log import Entry
 from fairlead_scheduler.rules.decider import DecidedRound, Decider
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.state.view_validation import list_view_violations

@@ -18,7 +18,7 @@ from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.token_buckets import Buckets
 from fairlead_scheduler.state.view import View
 

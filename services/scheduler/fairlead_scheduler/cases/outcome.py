@@ -11,7 +11,7 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.rules import plan_batches
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state.job_index import JobIndex
+from fairlead_scheduler.state.jobs.job_index import JobIndex
 
 
 class RoundResult(msgspec.Struct, rename="camel", omit_defaults=False):

@@ -13,7 +13,7 @@ from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_scheduler.rules.lease_changes import LeaseChange
 from fairlead_scheduler.rules.member_records import GroupRecordChange
-from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
+from fairlead_scheduler.state.jobs.job_table import BY_SCHEDULER, JobSet
 
 LEASES_PER_APPEND_MAX: Final = 2_500
 APPEND_BYTES_MAX: Final = 16 * 1_048_576

@@ -23,8 +23,8 @@ from fairlead_common.domain.ids import (
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.index_sets import RANGES_MAX, IndexSet
 from fairlead_scheduler.rules.append_batches import AppendBatch, explain_too_large
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.task_arrays import (
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.task_arrays import (
     ArrayState,
     CancelRequest,
     TaskKind,

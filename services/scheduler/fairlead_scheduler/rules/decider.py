@@ -20,9 +20,9 @@ from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimi
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.snapshots.builder import SLACK
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View, forget_names

@@ -17,8 +17,8 @@ from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
 from fairlead_scheduler.rules.run_ends import End, is_wanted_run
-from fairlead_scheduler.state import groups, job_table
-from fairlead_scheduler.state.groups import GroupPhase, GroupState
+from fairlead_scheduler.state.jobs import groups, job_table
+from fairlead_scheduler.state.jobs.groups import GroupPhase, GroupState
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 

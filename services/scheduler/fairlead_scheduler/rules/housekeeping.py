@@ -20,11 +20,11 @@ from fairlead_scheduler.rules.append_batches import JOBS_PER_BATCH, UNKNOWN_JOB_
 from fairlead_scheduler.rules.group_life_cycle import GroupEnds
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
 from fairlead_scheduler.rules.member_records import GroupRecordChange
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
-from fairlead_scheduler.state.job_index import PackedIds, unpack_ids
-from fairlead_scheduler.state.job_table import JobSet, NodeName
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_index import PackedIds, unpack_ids
+from fairlead_scheduler.state.jobs.job_table import JobSet, NodeName
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 

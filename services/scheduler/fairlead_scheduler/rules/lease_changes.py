@@ -23,8 +23,8 @@ from fairlead_common.domain.scheduling import quantities, shapes
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler.rules.member_records import GroupRecords
-from fairlead_scheduler.state import groups, job_table
-from fairlead_scheduler.state.groups import GroupState
+from fairlead_scheduler.state.jobs import groups, job_table
+from fairlead_scheduler.state.jobs.groups import GroupState
 from fairlead_scheduler.state.view import View
 
 

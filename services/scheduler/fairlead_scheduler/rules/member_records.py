@@ -16,8 +16,8 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.leases import GroupMembers, LiveMember
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
-from fairlead_scheduler.state import groups, job_table
-from fairlead_scheduler.state.groups import GroupState
+from fairlead_scheduler.state.jobs import groups, job_table
+from fairlead_scheduler.state.jobs.groups import GroupState
 from fairlead_scheduler.state.view import View
 
 MEMBERS_PER_CYCLE_MAX: Final = 20_000

@@ -19,8 +19,8 @@ from fairlead_scheduler.rules.append_batches import (
 )
 from fairlead_scheduler.rules.lease_changes import LeaseChange
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.job_table import JobSet
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_table import JobSet
 from fairlead_scheduler.state.view import View
 
 CAUSES: Final = {

@@ -10,8 +10,8 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_common.domain.scheduling import quantities, shapes
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 

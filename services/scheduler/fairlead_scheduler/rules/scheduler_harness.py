@@ -24,7 +24,7 @@ from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.snapshots.builder import SLACK
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import EndedJob
+from fairlead_scheduler.state.jobs.job_table import EndedJob
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Buckets, PoolBuckets

@@ -17,7 +17,7 @@ from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
-from fairlead_scheduler.state.specs import SPECS_PER_SAVE_MAX, SPECS_UNSAVED_MAX
+from fairlead_scheduler.state.jobs.specs import SPECS_PER_SAVE_MAX, SPECS_UNSAVED_MAX
 from fairlead_scheduler.store import checkpoint
 
 PAUSE_FACTOR: Final = 10.0

@@ -17,8 +17,8 @@ from fairlead_scheduler.rules.pool_failures import PoolFailures
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.jobs.specs import CACHED_MAX
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.specs import CACHED_MAX
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint
 

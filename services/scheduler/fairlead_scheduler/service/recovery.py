@@ -27,12 +27,12 @@ from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.groups import GroupState
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.groups import GroupState
+from fairlead_scheduler.state.jobs.task_arrays import find_array_result
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.task_arrays import find_array_result
 from fairlead_scheduler.state.token_buckets import PoolBuckets
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.state.view_validation import list_view_violations

@@ -26,7 +26,7 @@ from fairlead_scheduler.engine.plan import queue_positions, reason_texts
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 

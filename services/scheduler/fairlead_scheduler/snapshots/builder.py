@@ -33,9 +33,9 @@ from fairlead_scheduler.snapshots.static_columns import StaticColumns
 from fairlead_scheduler.snapshots.tables import node_table
 from fairlead_scheduler.snapshots.tables.class_table import Classes
 from fairlead_scheduler.snapshots.tables.node_table import AllNodes, UnacknowledgedLeases
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_index import FEW
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_index import FEW
 from fairlead_scheduler.state.pool_rules import PLACEMENTS, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Buckets

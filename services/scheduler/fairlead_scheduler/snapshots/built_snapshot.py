@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from fairlead_scheduler.engine import Snapshot
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_table import NodeName
 
 
 class BuiltSnapshot(NamedTuple):

@@ -19,7 +19,7 @@ from fairlead_scheduler.snapshots.row_descriptions import (
     Rows,
     RowValues,
 )
-from fairlead_scheduler.state.growing_columns import grow_array
+from fairlead_scheduler.state.jobs.growing_columns import grow_array
 
 Bool = npt.NDArray[np.bool_]
 Column = npt.NDArray[Any]

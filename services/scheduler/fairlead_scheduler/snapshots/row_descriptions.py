@@ -12,8 +12,8 @@ import numpy.typing as npt
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots.tables.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.tables.shape_table import ShapeTable
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.job_table import JobTable
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_table import JobTable
 from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]

@@ -15,7 +15,7 @@ import msgspec
 from fairlead_common.domain.records import clusters as records
 from fairlead_common.domain.records import configuration
 from fairlead_common.log.protocol import Entry
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs.job_table import NodeName
 
 
 class LastHeartbeat(msgspec.Struct, frozen=True):

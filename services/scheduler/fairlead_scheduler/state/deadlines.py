@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.timers import Timers
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.growing_columns import grow_array
-from fairlead_scheduler.state.job_index import FEW
-from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.growing_columns import grow_array
+from fairlead_scheduler.state.jobs.job_index import FEW
+from fairlead_scheduler.state.jobs.job_table import NodeName
 from fairlead_scheduler.state.view import View, changed_rows
 
 Rows = npt.NDArray[np.intp]

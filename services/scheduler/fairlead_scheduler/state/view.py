@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from fairlead_common.domain.ids import ArrayId, GroupId, JobId, RunId
 from fairlead_common.domain.lifecycle import JobState, is_impossible
-from fairlead_scheduler.state.change_journal import Journal
-from fairlead_scheduler.state.checkpoint.ended_filter import EndedFilter
-from fairlead_scheduler.state.groups import GroupState
-from fairlead_scheduler.state.job_index import FEW
-from fairlead_scheduler.state.job_table import (
+from fairlead_scheduler.state.jobs.change_journal import Journal
+from fairlead_scheduler.state.jobs.ended_filter import EndedFilter
+from fairlead_scheduler.state.jobs.groups import GroupState
+from fairlead_scheduler.state.jobs.job_index import FEW
+from fairlead_scheduler.state.jobs.job_table import (
     FREE,
     JOB_STATES,
     EndedJob,
@@ -33,9 +33,9 @@ from fairlead_scheduler.state.job_table import (
     Numbering,
     Rows,
 )
+from fairlead_scheduler.state.jobs.specs import Specs
+from fairlead_scheduler.state.jobs.task_arrays import ArraySlots, ArrayState
 from fairlead_scheduler.state.pool_rules import Rules
-from fairlead_scheduler.state.specs import Specs
-from fairlead_scheduler.state.task_arrays import ArraySlots, ArrayState
 from fairlead_scheduler.state.token_buckets import PoolBuckets
 from fairlead_scheduler.state.view_validation import list_view_violations
 

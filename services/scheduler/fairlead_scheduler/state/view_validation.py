@@ -16,7 +16,7 @@ import numpy as np
 
 from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.domain import surplus_priority
-from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.state.jobs import groups, job_table
 
 if TYPE_CHECKING:
     from fairlead_scheduler.state.view import View

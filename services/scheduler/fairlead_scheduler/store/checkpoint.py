@@ -19,15 +19,15 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.log import EventLog, coverage
 from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOB_PARTITIONS, JOBS
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_loader import CheckpointLoader
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import Changes, JobRows
-from fairlead_scheduler.state.checkpoint.ended_filter import IDS_MAX, EndedFilter
-from fairlead_scheduler.state.job_table import EndedJob
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.ended_filter import IDS_MAX, EndedFilter
+from fairlead_scheduler.state.jobs.job_table import EndedJob
+from fairlead_scheduler.state.jobs.specs import SpecsSave
 from fairlead_scheduler.state.pool_rules import Rules
-from fairlead_scheduler.state.specs import SpecsSave
 from fairlead_scheduler.state.token_buckets import PoolBuckets, SavedBuckets
 from fairlead_scheduler.state.view import View
 

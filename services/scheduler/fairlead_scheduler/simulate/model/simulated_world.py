@@ -27,8 +27,8 @@ from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.simulated_runs import Report, Runs
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 from fairlead_scheduler.snapshots.builder import SLACK
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.job_table import JobSet
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_table import JobSet
 
 JOB_SET: Final = "simulated"
 _SPEC: Final = msgspec.Raw(b"{}")

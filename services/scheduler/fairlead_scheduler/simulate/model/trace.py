@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fairlead_common.domain.ids import GroupId, parse_task_id
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state.job_table import Numbering
+from fairlead_scheduler.state.jobs.job_table import Numbering
 
 JOBS_MAX: Final = 5_000_000
 NEVER: Final = 0

@@ -17,9 +17,10 @@ from fairlead_scheduler.engine.topology import TopologyMode
 from fairlead_scheduler.snapshots.gangs.role_rows import RoleRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.tables.node_table import Nodes
-from fairlead_scheduler.state import job_table, pool_topology
+from fairlead_scheduler.state import pool_topology
 from fairlead_scheduler.state.folds import resource_scores
-from fairlead_scheduler.state.job_table import GangName, GangTerms
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_table import GangName, GangTerms
 from fairlead_scheduler.state.view import View
 
 _REST: Final = {"wait": engine.Rest.WAIT, "fail": engine.Rest.FAIL}

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead_scheduler.state.job_table import GangName, RoleTerms
+from fairlead_scheduler.state.jobs.job_table import GangName, RoleTerms
 
 NO_GANG = -1
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fairlead_scheduler.snapshots.row_descriptions import RowDescription, RowValues
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 
 
 class ChangedRow(NamedTuple):

@@ -35,7 +35,7 @@ from fairlead_scheduler.snapshots.tables.class_table import Classes
 from fairlead_scheduler.snapshots.tables.node_table import NodeRows, Nodes
 from fairlead_scheduler.snapshots.tables.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.tables.shape_table import ShapeTable
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 

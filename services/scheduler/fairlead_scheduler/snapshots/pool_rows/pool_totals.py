@@ -12,7 +12,7 @@ from fairlead_scheduler.engine.preparation.pool import job_totals
 from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Int32, Int64, Rows
-from fairlead_scheduler.state.change_journal import FEW
+from fairlead_scheduler.state.jobs.change_journal import FEW
 
 _NO_VALUES: Final = np.zeros(0, np.int64)
 

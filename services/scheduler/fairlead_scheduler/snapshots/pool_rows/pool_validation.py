@@ -13,7 +13,7 @@ from fairlead_scheduler.engine.preparation.pool import job_totals
 from fairlead_scheduler.snapshots.pool_rows.pool_jobs import PoolJobs
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import fingerprints
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.state.view_validation import describe_rows
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.snapshots.pool_rows.pool_jobs import PoolJobs
-from fairlead_scheduler.state.task_arrays import TaskKind
+from fairlead_scheduler.state.jobs.task_arrays import TaskKind
 from fairlead_scheduler.state.view import View
 
 WaitingTasks: TypeAlias = Mapping[TaskKind, int]

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import clusters as cluster_records
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.growing_columns import grow_array
-from fairlead_scheduler.state.job_table import NodeName, Numbering
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.growing_columns import grow_array
+from fairlead_scheduler.state.jobs.job_table import NodeName, Numbering
 from fairlead_scheduler.state.view import View
 
 Node = cluster_records.Node

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.state.job_table import Numbering
+from fairlead_scheduler.state.jobs.job_table import Numbering
 
 Renumbered = npt.NDArray[np.int32]
 """Old row -> new row."""

@@ -21,7 +21,7 @@ from fairlead_scheduler.snapshots.tables.node_table import (
     take_rows,
 )
 from fairlead_scheduler.snapshots.tables.node_types import Types
-from fairlead_scheduler.state.job_table import JobTable, ShapeClass
+from fairlead_scheduler.state.jobs.job_table import JobTable, ShapeClass
 
 Rows = npt.NDArray[np.intp]
 

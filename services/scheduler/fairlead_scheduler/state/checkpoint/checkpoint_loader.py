@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from fairlead_common.domain.ids import JOB_ID_LENGTH, JobId, partition_of_job
 from fairlead_common.domain.records.events import GroupMember
-from fairlead_scheduler.state import groups, job_table, task_arrays
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, decode_name
-from fairlead_scheduler.state.groups import GroupState
-from fairlead_scheduler.state.job_index import hash_keys
-from fairlead_scheduler.state.job_table import RareProperties
-from fairlead_scheduler.state.task_arrays import ArrayState
+from fairlead_scheduler.state.jobs import groups, job_table, task_arrays
+from fairlead_scheduler.state.jobs.groups import GroupState
+from fairlead_scheduler.state.jobs.job_index import hash_keys
+from fairlead_scheduler.state.jobs.job_table import RareProperties
+from fairlead_scheduler.state.jobs.task_arrays import ArrayState
 from fairlead_scheduler.state.view import View
 
 UNORDERED_MAX: Final = 1 / 16

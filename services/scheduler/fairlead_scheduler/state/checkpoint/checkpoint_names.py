@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
+from fairlead_scheduler.state.jobs import job_table
 
 UNUSED_MAX: Final = 10_000
 """Names of a kind that no job has are dropped beyond this number and twice those in use."""

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import ArrayId, GroupId, JobId, partition_of_job
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows as records
 from fairlead_scheduler.state.checkpoint.checkpoint_names import Name, SavedName, SavedNames
-from fairlead_scheduler.state.job_table import EndedJob, JobTable, Rows
-from fairlead_scheduler.state.specs import SpecsSave
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_table import EndedJob, JobTable, Rows
+from fairlead_scheduler.state.jobs.specs import SpecsSave
 from fairlead_scheduler.state.view import View
 
 ROWS_MAX: Final = 100_000

@@ -18,10 +18,10 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
-from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import dependencies
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
-from fairlead_scheduler.state.task_arrays import (
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.task_arrays import (
     ArrayState,
     CancelRequest,
     mark_indexes,

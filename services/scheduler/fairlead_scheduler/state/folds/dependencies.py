@@ -12,10 +12,10 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import ArrayId, JobId, array_id, is_array_id, parse_task_id
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table, task_arrays
 from fairlead_scheduler.state.folds import flag_changes
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
-from fairlead_scheduler.state.task_arrays import ArrayState
+from fairlead_scheduler.state.jobs import job_table, task_arrays
+from fairlead_scheduler.state.jobs.task_arrays import ArrayState
 from fairlead_scheduler.state.view import View
 
 _TASK_FAILED: Final = "did not succeed, or its result is not stored any more"

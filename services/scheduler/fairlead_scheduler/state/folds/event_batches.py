@@ -17,8 +17,8 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
-from fairlead_scheduler.state import job_index, job_table
-from fairlead_scheduler.state.specs import DECODED_MAX, MessagePlace, SubmissionMessage
+from fairlead_scheduler.state.jobs import job_index, job_table
+from fairlead_scheduler.state.jobs.specs import DECODED_MAX, MessagePlace, SubmissionMessage
 
 T = TypeVar("T")
 

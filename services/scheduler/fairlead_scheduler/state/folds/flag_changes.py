@@ -3,8 +3,8 @@
 import numpy as np
 
 from fairlead_common.domain.lifecycle import FlagChange
-from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.job_table import JobTable, Rows
+from fairlead_scheduler.state.jobs import job_table
+from fairlead_scheduler.state.jobs.job_table import JobTable, Rows
 
 
 def apply(jobs: JobTable, row: int, change: FlagChange) -> bool:

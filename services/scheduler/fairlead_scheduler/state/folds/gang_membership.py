@@ -11,10 +11,10 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.domain import surplus_priority
-from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.folds import flag_changes
 from fairlead_scheduler.state.folds.messages import Message
-from fairlead_scheduler.state.groups import GroupState
+from fairlead_scheduler.state.jobs import groups, job_table
+from fairlead_scheduler.state.jobs.groups import GroupState
 from fairlead_scheduler.state.view import View
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.records.events import JobFilter
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 
 

@@ -11,7 +11,6 @@ from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.domain.surplus_priority import PRIORITY_MIN
-from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import (
     end_events,
     flag_changes,
@@ -21,6 +20,7 @@ from fairlead_scheduler.state.folds import (
 )
 from fairlead_scheduler.state.folds.event_batches import SuccessBatch
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.jobs import job_index, job_table
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX
 from fairlead_scheduler.state.view import View
 

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from fairlead_common.domain.ids import JobId, submission_number
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import (
     array_events,
     dependencies,
@@ -19,6 +18,7 @@ from fairlead_scheduler.state.folds.event_batches import (
     find_first_flags,
 )
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.jobs import job_index, job_table
 from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]

@@ -1,4 +1,4 @@
--- Jobs as records of one length, which load as columns (state/checkpoint_rows.py, format 1). What is saved so
+-- Jobs as records of one length, which load as columns (state/checkpoint/checkpoint_rows.py, format 1). What is saved so
 -- far is converted.
 
 CREATE TABLE fairlead_scheduler.names (

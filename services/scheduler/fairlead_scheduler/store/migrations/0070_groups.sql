@@ -1,4 +1,4 @@
--- Groups of the checkpoint: terms, phase and ended members, as JSON (state/groups.py).
+-- Groups of the checkpoint: terms, phase and ended members, as JSON (state/jobs/groups.py).
 
 CREATE TABLE fairlead_scheduler.groups (
     group_id text PRIMARY KEY,

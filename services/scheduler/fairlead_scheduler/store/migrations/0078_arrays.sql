@@ -1,5 +1,5 @@
 -- Arrays of the checkpoint: template, tasks that are not released, requests, as JSON
--- (state/task_arrays.py).
+-- (state/jobs/task_arrays.py).
 
 CREATE TABLE fairlead_scheduler.arrays (
     array_id text PRIMARY KEY,

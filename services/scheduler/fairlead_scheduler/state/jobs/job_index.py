@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import JOB_ID_LENGTH, JobId
-from fairlead_scheduler.state.growing_columns import grow_array
+from fairlead_scheduler.state.jobs.growing_columns import grow_array
 
 Rows = npt.NDArray[np.intp]
 Hashes = npt.NDArray[np.int64]

@@ -25,9 +25,9 @@ from fairlead_common.domain.lifecycle import (
 from fairlead_common.domain.records.events import FailureCategory, GroupMember, RetryPolicy
 from fairlead_common.domain.records.group_terms import Topology
 from fairlead_common.domain.scheduling import shapes
-from fairlead_scheduler.state.change_journal import RowJournal
-from fairlead_scheduler.state.growing_columns import grow_array
-from fairlead_scheduler.state.job_index import JobIndex
+from fairlead_scheduler.state.jobs.change_journal import RowJournal
+from fairlead_scheduler.state.jobs.growing_columns import grow_array
+from fairlead_scheduler.state.jobs.job_index import JobIndex
 
 JOB_STATES: Final = tuple(JobState)
 RUN_STATES: Final = tuple(RunState)

@@ -14,7 +14,7 @@ import msgspec
 from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state.job_table import GangName, GangTerms, JobSet, RoleTerms
+from fairlead_scheduler.state.jobs.job_table import GangName, GangTerms, JobSet, RoleTerms
 
 
 class GroupPhase(StrEnum):

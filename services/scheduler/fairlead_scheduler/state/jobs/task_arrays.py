@@ -22,7 +22,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
-from fairlead_scheduler.state.job_table import JobSet, JobTable, Rows, ShapeClass
+from fairlead_scheduler.state.jobs.job_table import JobSet, JobTable, Rows, ShapeClass
 
 
 class CancelRequest(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import JOB_ID_LENGTH, JobId
-from fairlead_scheduler.state.job_index import Keys, pack_equal_lengths
+from fairlead_scheduler.state.jobs.job_index import Keys, pack_equal_lengths
 
 BITS_LOG: Final = 25
 """4 MB: of 5 million ids, 4 of 100 others are looked up in vain."""
