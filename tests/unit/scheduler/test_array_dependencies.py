@@ -6,7 +6,7 @@ import pytest
 from fairlead_common.domain.ids import JobId, client_job_id, task_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state.folds.messages import Message, find_ids_to_look_up
+from fairlead_scheduler.state.folds.input.messages import Message, find_ids_to_look_up
 from fairlead_scheduler.state.jobs import job_table
 from tests.unit.scheduler.array_world import ID, World, array, lease, node, second, tags, template
 from tests.unit.scheduler.saved import Table

@@ -9,7 +9,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log import Entry
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.folds.event_batches import EVENTS_PER_BATCH
+from fairlead_scheduler.state.folds.input.event_batches import EVENTS_PER_BATCH
 from fairlead_scheduler.state.jobs import job_index, job_table
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted

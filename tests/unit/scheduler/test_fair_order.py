@@ -10,10 +10,10 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine.plan import queue_positions
-from fairlead_scheduler.snapshots import Builder
+from fairlead_scheduler.snapshots import Builder, resource_scores
 from fairlead_scheduler.state import queue_state
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.folds import job_fold, resource_scores
+from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.jobs.groups import GroupState
 from fairlead_scheduler.state.jobs.job_table import RareProperties
 from fairlead_scheduler.state.pool_rules import Rules

@@ -10,7 +10,7 @@ from fairlead_common.domain.ids import JobId, new_job_id
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log import Entry
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.folds.event_batches import SubmissionBatch
+from fairlead_scheduler.state.folds.input.event_batches import SubmissionBatch
 from fairlead_scheduler.state.jobs.change_journal import MANY, RowJournal
 from fairlead_scheduler.state.jobs.job_index import NO_ROW, JobIndex, unpack_ids
 from fairlead_scheduler.state.jobs.job_table import JobSet

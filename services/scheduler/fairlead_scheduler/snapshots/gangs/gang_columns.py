@@ -14,11 +14,11 @@ from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.topology import TopologyMode
+from fairlead_scheduler.snapshots import resource_scores
 from fairlead_scheduler.snapshots.gangs.role_rows import RoleRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.tables.node_table import Nodes
 from fairlead_scheduler.state import pool_topology
-from fairlead_scheduler.state.folds import resource_scores
 from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.jobs.job_table import GangName, GangTerms
 from fairlead_scheduler.state.view import View

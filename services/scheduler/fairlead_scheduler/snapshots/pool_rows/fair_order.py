@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.domain import surplus_priority
+from fairlead_scheduler.snapshots import resource_scores
 from fairlead_scheduler.snapshots.gangs.gang_columns import Gangs
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Int32, Int64, Rows
 from fairlead_scheduler.snapshots.tables.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.tables.shape_table import ShapeTable
-from fairlead_scheduler.state.folds import resource_scores
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 

@@ -19,7 +19,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_scheduler.state.folds import dependencies
-from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.folds.input.messages import EndedJobs, Message
 from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.jobs.task_arrays import (
     ArrayState,

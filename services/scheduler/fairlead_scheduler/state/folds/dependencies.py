@@ -13,7 +13,7 @@ from fairlead_common.domain.ids import ArrayId, JobId, array_id, is_array_id, pa
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.folds import flag_changes
-from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.folds.input.messages import EndedJobs, Message
 from fairlead_scheduler.state.jobs import job_table, task_arrays
 from fairlead_scheduler.state.jobs.task_arrays import ArrayState
 from fairlead_scheduler.state.view import View

@@ -8,7 +8,7 @@ from fairlead_common.domain.ids import JobId, parse_task_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.folds import dependencies, gang_membership
-from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.folds.input.messages import EndedJobs, Message
 from fairlead_scheduler.state.jobs import job_table, task_arrays
 from fairlead_scheduler.state.jobs.job_index import FEW
 from fairlead_scheduler.state.jobs.job_table import Rows

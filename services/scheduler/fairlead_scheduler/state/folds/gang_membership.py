@@ -12,7 +12,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.state.folds import flag_changes
-from fairlead_scheduler.state.folds.messages import Message
+from fairlead_scheduler.state.folds.input.messages import Message
 from fairlead_scheduler.state.jobs import groups, job_table
 from fairlead_scheduler.state.jobs.groups import GroupState
 from fairlead_scheduler.state.view import View

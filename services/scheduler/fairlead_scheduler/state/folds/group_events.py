@@ -9,7 +9,7 @@ from typing import Final
 from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.folds import gang_membership
-from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.folds.input.messages import EndedJobs, Message
 from fairlead_scheduler.state.jobs import groups, job_table
 from fairlead_scheduler.state.jobs.groups import GroupPhase, GroupState
 from fairlead_scheduler.state.view import View

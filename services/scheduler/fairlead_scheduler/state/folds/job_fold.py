@@ -19,8 +19,8 @@ from fairlead_scheduler.state.folds import (
     run_events,
     submission_events,
 )
-from fairlead_scheduler.state.folds.event_batches import SubmissionBatch, SuccessBatch
-from fairlead_scheduler.state.folds.messages import (
+from fairlead_scheduler.state.folds.input.event_batches import SubmissionBatch, SuccessBatch
+from fairlead_scheduler.state.folds.input.messages import (
     EndedJobs,
     FoldInput,
     Message,

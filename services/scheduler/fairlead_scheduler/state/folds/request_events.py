@@ -9,8 +9,9 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.lifecycle import FlagChange, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.domain import surplus_priority
-from fairlead_scheduler.state.folds import array_events, end_events, flag_changes, job_filters
-from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.folds import array_events, end_events, flag_changes
+from fairlead_scheduler.state.folds.input import job_filters
+from fairlead_scheduler.state.folds.input.messages import EndedJobs, Message
 from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 

@@ -18,8 +18,8 @@ from fairlead_scheduler.state.folds import (
     request_events,
     run_times,
 )
-from fairlead_scheduler.state.folds.event_batches import SuccessBatch
-from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.folds.input.event_batches import SuccessBatch
+from fairlead_scheduler.state.folds.input.messages import EndedJobs, Message
 from fairlead_scheduler.state.jobs import job_index, job_table
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX
 from fairlead_scheduler.state.view import View

@@ -12,12 +12,12 @@ from fairlead_scheduler.state.folds import (
     dependencies,
     gang_membership,
 )
-from fairlead_scheduler.state.folds.event_batches import (
+from fairlead_scheduler.state.folds.input.event_batches import (
     MessagePart,
     SubmissionBatch,
     find_first_flags,
 )
-from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.folds.input.messages import EndedJobs, Message
 from fairlead_scheduler.state.jobs import job_index, job_table
 from fairlead_scheduler.state.view import View
 

@@ -9,8 +9,8 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import decoders
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
-from fairlead_scheduler.state.folds import job_filters
-from fairlead_scheduler.state.folds.event_batches import SubmissionBatch, SuccessBatch
+from fairlead_scheduler.state.folds.input import job_filters
+from fairlead_scheduler.state.folds.input.event_batches import SubmissionBatch, SuccessBatch
 from fairlead_scheduler.state.jobs import job_table
 from fairlead_scheduler.state.view import View
 
