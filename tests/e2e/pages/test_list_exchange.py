@@ -259,6 +259,24 @@ async def test_a_stream_that_has_not_begun_ends_with_its_list(
         await expect(rows(page)).to_have_count(6)
 
 
+async def test_a_new_list_whose_stream_does_not_begin_is_not_live(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async def hold(route: Route) -> None:
+        pass
+
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await fill(harness)
+        async with page.expect_response("**/live/jobs?queue=q&node=n1"):
+            await open_list(harness, page, "/jobs?queue=q&node=n1")
+        await expect(page.locator("#live-mark")).to_have_text("Live")
+        live = address(harness, "/live/jobs?queue=q")
+        await page.route(live, hold)
+        await page.locator("a.chip").click()
+        await expect(page.locator("#live-mark")).to_have_text("Connecting")
+        await expect(page.locator(".lost")).to_be_hidden()
+
+
 async def test_a_stream_of_the_new_list_that_cannot_begin_is_tried_again(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:

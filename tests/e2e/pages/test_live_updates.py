@@ -23,6 +23,12 @@ PROMISE_OF_A_MESSAGE: Final = """void (window.message = new Promise((resolve) =>
 """Whether the next message is not shown."""
 
 
+PLACES_IN_HEADER: Final = """[...document.querySelectorAll("header.top *")]
+  .filter((each) => !each.closest("#live-mark > *"))
+  .map((each) => { const box = each.getBoundingClientRect(); return [box.x, box.y, box.width]; })
+"""
+
+
 async def submit(harness: LookoutHarness, *names: str) -> None:
     await harness.read("/jobs", await harness.append_events(*map(submitted, names)))
 
@@ -183,6 +189,57 @@ async def test_a_page_whose_stream_cannot_begin_says_so_and_tries_again(
         await expect(mark(page)).to_have_text("Live")
         await submit(harness, "b")
         await expect(page.locator("tbody tr")).to_have_count(2)
+
+
+@pytest.mark.parametrize("part", ["**/live/jobs", "**/htmx.js*"])
+async def test_a_page_says_live_only_when_its_stream_is_open(
+    fresh_database: str, valkey_url: str, browser: Browser, part: str
+) -> None:
+    may_begin = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await may_begin.wait()
+        await route.continue_()
+
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await submit(harness, "a")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.route(part, wait)
+        async with page.expect_request(part):
+            await page.goto(address(harness, "/jobs"), wait_until="commit")
+        await expect(page.get_by_role("button", name="Connecting", exact=True)).to_be_visible()
+        await expect(page.locator(".lost")).to_be_hidden()
+        places = await page.evaluate(PLACES_IN_HEADER)
+        may_begin.set()
+        await expect(page.get_by_role("button", name="Live", exact=True)).to_be_visible()
+        assert await page.evaluate(PLACES_IN_HEADER) == places
+        await mark(page).click()
+        await expect(page.get_by_role("button", name="Paused", exact=True)).to_be_visible()
+        assert await page.evaluate(PLACES_IN_HEADER) == places
+
+
+async def test_a_log_that_was_read_does_not_say_that_the_stream_is_open(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    """A page of a job has both."""
+    may_begin = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await may_begin.wait()
+        await route.continue_()
+
+    path = f"/jobs/{job_id('a')}"
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        after = await harness.append_events(submitted("a"), leased("a"), started("a"))
+        await harness.read("/jobs", after)
+        await page.route(f"**/live{path}", wait)
+        async with page.expect_response(f"**/live{path}/log*"):
+            await page.goto(address(harness, path))
+        async with page.expect_response(f"**/live{path}/log*"):
+            await expect(mark(page)).to_have_text("Connecting")
+        await expect(mark(page)).to_have_text("Connecting")
+        may_begin.set()
+        await expect(mark(page)).to_have_text("Live")
 
 
 async def test_a_page_that_hears_nothing_connects_again(

@@ -1,4 +1,4 @@
-// The live mark (live, reconnecting, paused), and updates that move no row under the pointer.
+// The live mark (connecting, live, reconnecting, paused), and updates that move no row under the pointer.
 "use strict";
 
 // htmx, which connects the page to its stream, begins when the page has been painted: the user does
@@ -9,6 +9,11 @@ requestAnimationFrame(() => setTimeout(loadHtmx));
 function loadHtmx() {
   const script = document.createElement("script");
   script.src = htmxAddress;
+  script.addEventListener("load", () => {
+    if (document.querySelector(STREAM) === null) {
+      noteStatus(200); // of the page itself: from now on its parts are read every 2 s
+    }
+  });
   script.addEventListener("error", () => {
     noteStatus(0);
     setTimeout(loadHtmx, CONNECT_AGAIN_MS);
@@ -18,17 +23,20 @@ function loadHtmx() {
 
 const liveMark = document.getElementById("live-mark");
 const READ_PARTS = "[hx-trigger*='every']";
-const LIVE_PARTS = `[hx-sse\\:connect], ${READ_PARTS}`;
+const STREAM = "[hx-sse\\:connect]";
+const LIVE_PARTS = `${STREAM}, ${READ_PARTS}`;
 const CONNECT_AGAIN_MS = 3000;
 const SILENCE_MS_MAX = 40_000; // the server sends something every 15 s
 const LISTEN_MS = 5000;
+const SHORT_MS = 1000; // an exchanged list has its stream sooner: the mark does not flicker
 let isPaused = false;
-let lost = ""; // or why there are no updates: a key of MODES
+let lost = "connecting"; // or "", or why there are no updates: a key of MODES
 let connection = null; // of the event stream
 let heardAt = 0; // when it last sent something
 let hasMissed = false; // an update, while paused
 
 const MODES = {
+  connecting: "Connecting",
   live: "Live",
   paused: "Paused",
   reconnecting: "Reconnecting",
@@ -51,7 +59,10 @@ function showLiveMark() {
   liveMark.title = isPaused ? "Continue updates (p)" : "Pause updates (p)";
   liveMark.setAttribute("aria-pressed", String(isPaused));
   liveMark.hidden = document.querySelector(LIVE_PARTS) === null;
-  document.documentElement.toggleAttribute("data-disconnected", lost !== "" && !isPaused);
+  document.documentElement.toggleAttribute(
+    "data-disconnected",
+    !["", "connecting"].includes(lost) && !isPaused,
+  );
   for (const text of document.querySelectorAll("[data-lost]")) {
     text.hidden = text.dataset.lost !== lost;
   }
@@ -78,6 +89,8 @@ document.addEventListener("htmx:sse:after:connection", ({ detail }) => {
 document.addEventListener("htmx:sse:close", ({ detail }) => {
   if (detail.connection === connection) {
     connection = null; // its list was exchanged for another, whose stream begins
+    lost = "connecting";
+    setTimeout(showLiveMark, SHORT_MS);
   }
 });
 document.addEventListener("htmx:sse:error", ({ detail }) => noteStatus(detail.status ?? 0));
@@ -96,12 +109,13 @@ setInterval(() => {
     connection.reader.cancel(); // it connects again
   }
 }, LISTEN_MS);
-// Without a stream, the mark says how the last request of a live part ended: of a part that is read
-// every 2 s, where an error is not put in its place (`noSwap`), or of a stream that has never begun,
-// which the extension does not try again.
+// Without a connection, the mark says how the last request ended: of a stream that has never begun,
+// which the extension does not try again, or on a page without a stream of a part that is read every
+// 2 s, where an error is not put in its place (`noSwap`).
 document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
   const part = ctx.sourceElement;
-  if (connection !== null || !part.isConnected || !part.matches(LIVE_PARTS)) {
+  const parts = document.querySelector(STREAM) === null ? READ_PARTS : STREAM;
+  if (connection !== null || !part.isConnected || !part.matches(parts)) {
     return;
   }
   noteStatus(ctx.response?.status ?? 0);
