@@ -61,6 +61,17 @@ async def browser_page(
     assert unexpected == [], unexpected
 
 
+async def find_wide_tables(page: Page) -> list[str]:
+    """The captions of tables that are wider than their sheet, so that a user has to scroll."""
+    found: list[str] = await page.evaluate(
+        """() => [...document.querySelectorAll(".sheet")]
+        .filter((sheet) => sheet.scrollWidth > sheet.clientWidth)
+        .map((sheet) => `${sheet.scrollWidth - sheet.clientWidth} px: ${
+          sheet.querySelector("caption")?.textContent}`)"""
+    )
+    return found
+
+
 def address(harness: LookoutHarness, path: str) -> str:
     """A page's address."""
     return f"{harness.client.base_url}{path}"

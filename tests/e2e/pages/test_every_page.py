@@ -8,7 +8,7 @@ from playwright.async_api import Browser, Page, expect
 from fairlead_common.domain.ids import GroupId, JobId, array_id
 from fairlead_common.domain.records import clusters, events
 from fairlead_lookout.http.pages.navigation import PAGES
-from tests.e2e.pages.browser import address, browser_page
+from tests.e2e.pages.browser import address, browser_page, find_wide_tables
 from tests.e2e.pages.log_server import log_server
 from tests.e2e.pages.reported_state import fill
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
@@ -102,8 +102,9 @@ async def test_every_page_fits_a_phone(
             await page.goto(address(harness, path))
             width = await page.evaluate("document.documentElement.scrollWidth")
             outside = await find_links_outside(page)
-            if width > PHONE["width"] or outside:
-                wrong[path] = width, outside
+            tables = await find_wide_tables(page)
+            if width > PHONE["width"] or outside or tables:
+                wrong[path] = width, outside, tables
         assert wrong == {}
         await page.goto(address(harness, "/queues/q"))
         await expect(page.get_by_text("It is at its limit.")).to_be_visible()
@@ -121,12 +122,8 @@ async def test_tables_with_long_names_fit_a_window(
         for path in ("/", "/jobs", "/jobs?groupBy=jobSet", f"/jobsets/q/{LONG_NAME}"):
             await page.goto(address(harness, path))
             await expect(page.locator("main")).to_contain_text(LONG_NAME)
-            beyond = await page.evaluate(
-                "Math.max(...[...document.querySelectorAll('.sheet')]"
-                ".map((sheet) => sheet.scrollWidth - sheet.clientWidth))"
-            )
-            if beyond:
-                wrong[path] = beyond
+            if tables := await find_wide_tables(page):
+                wrong[path] = tables
         assert wrong == {}
 
 

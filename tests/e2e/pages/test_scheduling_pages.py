@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.e2e.pages.browser import address, browser_page
+from tests.e2e.pages.browser import address, browser_page, find_wide_tables
 from tests.e2e.pages.reported_state import NODES, fill
 from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import failed_run, job_id, leased, requeued, submitted
@@ -17,13 +17,15 @@ PHONE: Final = {"width": 390, "height": 844}
 
 
 async def check_width(page: Page) -> None:
-    """Nothing is wider than the window of a phone."""
+    """Nothing is wider than the window of a phone, and no table than its sheet."""
     before = page.viewport_size
     assert before is not None
     await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     width = await page.evaluate("document.documentElement.scrollWidth")
+    tables = await find_wide_tables(page)
     await page.set_viewport_size(before)
     assert width <= PHONE["width"]
+    assert tables == []
 
 
 async def check_cells(page: Page) -> None:

@@ -17,6 +17,8 @@ from tests.unit.lookout.builders import succeeded
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+HEAD = ("header.top .name", "#live-mark", "header.top .who", "header.top .sign-out button")
+
 
 async def open_page(page: Page, standalone: StandaloneInstallation, path: str) -> None:
     """Sign in and open a page."""
@@ -57,6 +59,21 @@ async def test_a_token_is_created_and_revoked(
         await expect(page.get_by_text("page <b>test</b> was revoked.")).to_be_visible()
         await expect(row).to_have_count(0)
         assert (await ask(standalone, "/jobs", token)).status_code == 401
+
+
+@pytest.mark.parametrize("name", ["admin", "a.very.long.name@example.com"])
+async def test_the_name_the_live_mark_and_the_user_are_in_one_line_on_a_phone(
+    standalone: StandaloneInstallation, browser: Browser, name: str
+) -> None:
+    async with browser_page(browser) as page:
+        await open_page(page, standalone, "/clusters")
+        await expect(page.locator("#live-mark")).to_have_text("Live")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        user = page.locator("header.top .who")
+        await user.evaluate("(user, name) => { user.textContent = name; }", name)
+        boxes = [await page.locator(each).bounding_box() for each in HEAD]
+        assert all(box is not None and box["y"] < 40 for box in boxes), boxes
+        assert await page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 async def test_a_double_click_creates_one_token(

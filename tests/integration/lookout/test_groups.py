@@ -103,7 +103,7 @@ async def test_a_group_with_a_topology_shows_how_far_its_members_are_apart(
         assert listed[0]["roles"][1]["hops"] == 2
         page = (await harness.client.get(path)).text
         assert "at most 2 hops" in page
-        assert '<th scope="col" class="num">Hops</th>' in page
+        assert ">Hops</th>" in page
         assert "zone › rack" in (await harness.client.get("/pools")).text
         assert "Topology: zone › rack." in (await harness.client.get("/pools/default")).text
 
@@ -195,7 +195,7 @@ async def test_a_recreated_group_counts_and_shows_its_new_members_only(
         assert f'<a href="/jobs/{job_id("g/ps-0")}">' not in page
         assert "re-created with new templates" in page
         assert "3 earlier members were scaled away or re-created" in page
-        assert "<td>groupRecreated</td>" in page
+        assert "<td>groupRecreated<" in page
         assert page.count('<svg class="members"') == 2
 
 
@@ -253,8 +253,9 @@ async def test_what_the_scheduler_scales_and_restarts_leaves_a_trace(
         page = (await harness.client.get(path)).text
         assert re.search(r'class="mark restart".*<title>ps-0 restarted \(exit code 3\) at', page)
         assert page.count('class="mark scaled"') == 2
-        assert f"<td>worker-1 stopped</td><td>scheduler</td><td>{reason}</td>" in page
-        assert "<td>ps-0 restarted</td><td>scheduler</td><td>exit code 3</td>" in page
+        for event, why in (("worker-1 stopped", reason), ("ps-0 restarted", "exit code 3")):
+            (line,) = [line for line in page.splitlines() if f"<td>{event}<" in line]
+            assert line.endswith(f'>scheduler</td><td class="wide-only">{why}</td></tr>')
         terms = msgspec.structs.replace(
             TERMS, roles=(TERMS.roles[0], events.GroupRole("worker", 1, 3))
         )

@@ -14,7 +14,8 @@ function show(text, isError) {
 
 function addRow(token) {
   const row = element("token-row").content.firstElementChild.cloneNode(true);
-  const set = (name, text) => (row.querySelector(`[data-${name}]`).textContent = text);
+  const set = (name, text) =>
+    row.querySelectorAll(`[data-${name}]`).forEach((each) => (each.textContent = text));
   const setDay = (name, time) => {
     const element = row.querySelector(`[data-${name}]`);
     if (time) {
