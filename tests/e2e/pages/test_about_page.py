@@ -22,7 +22,7 @@ async def test_the_page_lists_parts_views_and_versions(
         await page.goto(address(harness, "/"))
         await page.get_by_role("link", name="About").click()
         scheduler = page.locator("tr[data-part=Scheduler]")
-        await expect(scheduler).to_contain_text("Silent")
+        await expect(scheduler).to_contain_text("Stale")
         await expect(page.get_by_text("1 of 5 parts need attention")).to_be_visible()
         await check_width(page)
         await check_themes(page, axe_script)

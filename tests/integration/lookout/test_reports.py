@@ -1,7 +1,9 @@
 """Reports, rounds, clusters with what runs there, shares and resource-hours over time."""
 
 import asyncio
+import operator
 import re
+from functools import partial
 
 import asyncpg
 import msgspec
@@ -303,3 +305,35 @@ async def test_a_job_whose_pool_has_no_nodes_says_so_without_a_report(
             lambda: harness.read(f"/jobs/{job_id('a')}"),
             lambda found: found["why"]["code"] == "no-matching-node",
         )
+
+
+async def test_an_executor_is_stale_and_lost_by_the_limits_of_the_scheduler(
+    fresh_database: str, valkey_url: str
+) -> None:
+    node = clusters.Node(executor="e", name="n0", allocatable={"cpu": 4000})
+    async with running(fresh_database, valkey_url) as harness:
+        beat = clusters.heartbeat_record(clusters.Heartbeat(executor="e", backend="simulated"))
+        await harness.append([clusters.node_record(node), beat])
+
+        async def read_statuses() -> list[str]:
+            return [each["status"] for each in (await harness.read("/clusters"))["clusters"]]
+
+        for stale_ms, timeout_ms, status, effect in (
+            (30_000, 600_000, "REPORTING", None),
+            (0, 600_000, "STALE", "Nothing new starts there"),
+            (0, 1, "LOST", "Its runs are given up"),
+        ):
+            leader = clusters.LeaderHeartbeat(
+                instance="one", executor_stale_ms=stale_ms, executor_timeout_ms=timeout_ms
+            )
+            await harness.append([clusters.leader_heartbeat_record(leader)])
+            await until_read(read_statuses, partial(operator.eq, [status]))
+            for path in ("/about", "/clusters", "/clusters/e", "/clusters/e/nodes/n0"):
+                answer = await harness.client.get(path)
+                assert answer.status_code == 200
+                row = answer.text.partition('data-part="Executor e"')[2]
+                text = row.partition("</tr>")[0] or answer.text
+                for other in ("stale", "lost"):
+                    is_said = re.search(rf">{other}\b", text, re.IGNORECASE) is not None
+                    assert is_said == (other.upper() == status), (path, other, status)
+                assert effect is None or path == "/clusters" or effect in text

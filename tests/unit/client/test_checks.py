@@ -78,15 +78,20 @@ def test_a_view_with_a_large_lag_is_reported() -> None:
 
 def test_silent_and_missing_clusters_are_reported() -> None:
     fresh = Cluster(executor="a", last_heartbeat="2026-01-01T11:59:58.000Z", nodes=2)
-    silent = Cluster(executor="b", last_heartbeat="2026-01-01T11:00:00.000Z")
+    stale = Cluster(executor="b", last_heartbeat="2026-01-01T11:00:00.000Z", status="STALE")
+    lost = Cluster(executor="e", last_heartbeat="2026-01-01T11:00:00.000Z", status="LOST")
     marked = Cluster(
         executor="c", last_heartbeat="2026-01-01T12:00:00.000Z", cordoned=True, reason="why"
     )
-    findings = doctor_checks.check_clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
-    assert [found.code for found in findings] == [0, 1, 0, 1]
+    found = [fresh, stale, marked, Cluster(executor="d"), lost]
+    findings = doctor_checks.check_clusters(found, NOW)
+    assert [found.code for found in findings] == [0, 1, 0, 1, 1]
     assert "2 nodes" in findings[0].message
-    assert "1h0m ago" in findings[1].message
+    assert findings[1].message == "stale: its last heartbeat came 1h0m ago"
     assert findings[2].message == "cordoned: why"
+    assert findings[3].message == "it has never sent a heartbeat"
+    assert findings[4].message.startswith("lost: ")
+    assert "its runs are given up" in findings[4].hint
     assert doctor_checks.check_clusters([], NOW)[0].code == 1
 
 

@@ -2,8 +2,10 @@
 
 from fairlead_common.domain.records import clusters as records
 from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
-from fairlead_common.log import Entry, Record
-from fairlead_scheduler.service.leader_heartbeat import LogClock
+from fairlead_common.log import Entry, Record, topics
+from fairlead_common.log.memory_log import MemoryLog
+from fairlead_scheduler.service.leader_heartbeat import LeaderHeartbeats, LogClock
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.jobs.job_table import NodeName
 
@@ -209,3 +211,17 @@ def test_the_time_of_the_log_does_not_go_back_by_little() -> None:
     assert log_time.now_ms() == 5_000
     clocks.wall_ms = 1_000
     assert log_time.now_ms() == 5_000
+
+
+async def test_the_heartbeats_of_a_leader_say_when_an_executor_is_stale_and_lost() -> None:
+    """So the dashboard judges executors as the scheduler does."""
+    log = MemoryLog(lambda: 0)
+    await log.create(topics.clusters())
+    settings = SchedulerSettings(executor_stale_s=12.5, executor_timeout_s=90)
+    await LeaderHeartbeats.of(settings, await log.producer("test"), since_ms=7).append()
+    reader = await log.reader(topics.CLUSTERS, await log.start_positions(topics.CLUSTERS))
+    (entry,) = (await reader.read()).entries
+    assert entry.value is not None
+    beat = records.decode(entry.value)
+    assert isinstance(beat, LeaderHeartbeat)
+    assert (beat.executor_stale_ms, beat.executor_timeout_ms) == (12_500, 90_000)

@@ -3,6 +3,8 @@
 Amounts are cores, bytes and units.
 """
 
+from typing import Literal
+
 from msgspec import field
 
 from fairlead.models.model_bases import RequestModel, ResponseModel
@@ -11,7 +13,8 @@ from fairlead.models.model_bases import RequestModel, ResponseModel
 class Cluster(ResponseModel, frozen=True, kw_only=True):
     """The cluster of one executor. `used`: the sum of the requests of its runs.
 
-    `cordoned_nodes`: the number of nodes that accept no new runs, because an operator or their
+    `status`: STALE or LOST if its executor was silent for as long as the settings of the scheduler
+    say. `cordoned_nodes`: the number of nodes that accept no new runs, because an operator or their
     cluster has cordoned them.
     """
 
@@ -19,6 +22,7 @@ class Cluster(ResponseModel, frozen=True, kw_only=True):
     backend: str = ""
     version: str = ""
     last_heartbeat: str | None = None
+    status: Literal["REPORTING", "STALE", "LOST"] = "REPORTING"
     nodes: int = 0
     pools: dict[str, int] = field(default_factory=dict)
     allocatable: dict[str, float] = field(default_factory=dict)

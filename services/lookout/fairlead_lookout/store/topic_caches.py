@@ -284,6 +284,11 @@ class ClusterCache(TopicCache):
         found = facts.decode(entry.value)
         return (found, entry.time_ms) if isinstance(found, facts.LeaderHeartbeat) else None
 
+    def find_limits(self) -> facts.LeaderHeartbeat:
+        """The heartbeat that says when an executor is stale and lost, else one of the defaults."""
+        leader = self.find_leader()
+        return facts.LeaderHeartbeat(instance="") if leader is None else leader[0]
+
     def read_all(self) -> list[tuple[str, facts.Heartbeat | None, list[facts.Node]]]:
         """All executors by name: the last heartbeat and the nodes of each."""
         names = self.list_executors()

@@ -28,15 +28,13 @@ class LeaderHeartbeats:
     """Appends a heartbeat of this leader every `interval_s`."""
 
     def __init__(
-        self, producer: Producer, instance: str, *, interval_s: float, since_ms: int
+        self, producer: Producer, heartbeat: clusters.LeaderHeartbeat, *, interval_s: float
     ) -> None:
-        self.instance = instance
+        self.instance = heartbeat.instance
         self.step_s_max = STEPS_MAX * interval_s
         self._producer = producer
         self._interval_s = interval_s
-        self._record = clusters.leader_heartbeat_record(
-            clusters.LeaderHeartbeat(instance=instance, version=VERSION, since_ms=since_ms)
-        )
+        self._record = clusters.leader_heartbeat_record(heartbeat)
 
     @classmethod
     def of(
@@ -45,7 +43,14 @@ class LeaderHeartbeats:
         """The heartbeats of a leader that has just begun."""
         shortest_s = min(settings.executor_stale_s, settings.executor_timeout_s)
         interval_s = min(HEARTBEAT_S, shortest_s / HEARTBEATS_PER_BOUND)
-        return cls(producer, secrets.token_hex(8), interval_s=interval_s, since_ms=since_ms)
+        heartbeat = clusters.LeaderHeartbeat(
+            instance=secrets.token_hex(8),
+            version=VERSION,
+            since_ms=since_ms,
+            executor_stale_ms=round(1000 * settings.executor_stale_s),
+            executor_timeout_ms=round(1000 * settings.executor_timeout_s),
+        )
+        return cls(producer, heartbeat, interval_s=interval_s)
 
     async def append(self) -> None:
         """Append one heartbeat. Raises what `Producer.append` raises."""

@@ -16,9 +16,6 @@ from fairlead.models.cluster_models import Cluster, QuarantineRecord
 SKEW_S_MAX: Final = 30.0
 """The difference of clocks above which times and the expiry of tokens mislead."""
 
-SILENT_S_MAX: Final = 30.0
-"""A cluster without a heartbeat for this time gets no new runs."""
-
 RECENT_S: Final = 86_400.0
 """A record that was skipped longer ago is listed, but not reported as a problem."""
 QUARANTINE_LISTED_MAX: Final = 20
@@ -199,19 +196,15 @@ def check_clusters(found: Iterable[Cluster], now: datetime.datetime) -> list[Fin
 
 def _check_cluster(found: Cluster, now: datetime.datetime) -> Finding:
     name = f"cluster {found.executor}"
-    if found.last_heartbeat is None:
-        silent_s = None
-    else:
-        then = datetime.datetime.fromisoformat(found.last_heartbeat)
-        silent_s = (now - then).total_seconds()
-    if silent_s is None or silent_s > SILENT_S_MAX:
-        for_long = (
-            "never" if silent_s is None else f"{output_formats.format_duration(silent_s)} ago"
-        )
+    if found.last_heartbeat is None or found.status != "REPORTING":
+        age = output_formats.format_age(found.last_heartbeat, now)
         return Finding(
             name,
-            f"its last heartbeat came {for_long}",
-            "check that its executor runs: it gets no new runs until it reports again",
+            f"{found.status.lower()}: its last heartbeat came {age} ago"
+            if found.last_heartbeat
+            else "it has never sent a heartbeat",
+            "check that its executor runs: it gets no new runs until it reports again"
+            + (", and its runs are given up" if found.status == "LOST" else ""),
             command_base.EXIT_JOBS_FAILED,
         )
     if found.cordoned:

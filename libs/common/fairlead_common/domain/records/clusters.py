@@ -73,12 +73,15 @@ class LeaderHeartbeat(
 ):
     """The leading scheduler is alive. `instance` names the process.
 
-    A leader that reads its own heartbeat back has read every executor's heartbeat before it.
+    A leader that reads its own heartbeat back has read every executor's heartbeat before it. An
+    executor is stale when it was silent for `executor_stale_ms`, lost after `executor_timeout_ms`.
     """
 
     instance: str
     version: str = ""
     since_ms: int = 0
+    executor_stale_ms: int = 30_000
+    executor_timeout_ms: int = 600_000
 
 
 LEADER_KEY: Final = "/scheduler"

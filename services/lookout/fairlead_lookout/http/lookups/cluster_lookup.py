@@ -10,9 +10,11 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import clusters as facts
 from fairlead_common.domain.scheduling import quantities
+from fairlead_common.service import clock
 from fairlead_lookout.domain.model import Amounts
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.responses import cluster_responses, response_base
+from fairlead_lookout.store.topic_caches import ClusterCache
 
 JOBS_LISTED_MAX: Final = 20
 _decode: Final = msgspec.json.Decoder(Amounts).decode
@@ -33,6 +35,20 @@ class PoolUse(msgspec.Struct, frozen=True):
     used: dict[str, float | int]
 
 
+def judge_executor(clusters: ClusterCache, executor: str) -> cluster_responses.ExecutorStatus:
+    """Whether it reports, by the limits of the scheduler that leads.
+
+    The scheduler measures silence up to the place in the log that it has read, this up to now: they
+    differ while the log or the scheduler is unavailable.
+    """
+    limits = clusters.find_limits()
+    time_ms = clusters.find_heartbeat_ms(executor)
+    silent_ms = limits.executor_stale_ms + 1 if time_ms is None else clock.now_ms() - time_ms
+    if silent_ms > limits.executor_timeout_ms:
+        return "LOST"
+    return "STALE" if silent_ms > limits.executor_stale_ms else "REPORTING"
+
+
 async def describe_clusters(deps: Deps) -> cluster_responses.ClustersResponse:
     """All clusters that have sent a heartbeat or a node."""
     made = []
@@ -45,6 +61,7 @@ async def describe_clusters(deps: Deps) -> cluster_responses.ClustersResponse:
                 backend=heartbeat.backend if heartbeat else "",
                 version=heartbeat.version if heartbeat else "",
                 last_heartbeat=response_base.format_time(deps.clusters.find_heartbeat_ms(executor)),
+                status=judge_executor(deps.clusters, executor),
                 nodes=len(nodes),
                 pools=_count_pools(nodes),
                 allocatable=_to_numbers(_add(node.allocatable for node in nodes)),

@@ -16,11 +16,12 @@ from fairlead_common.service import clock
 from fairlead_common.service.health import VERSION, Check, Degraded
 from fairlead_common.web.server import run_check
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.lookups import cluster_lookup
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
-from fairlead_lookout.http.responses import response_base
+from fairlead_lookout.http.responses import cluster_responses, response_base
+from fairlead_lookout.store.topic_caches import ClusterCache
 
-SILENT_MS: Final = 60_000
-"""An executor or scheduler whose last heartbeat is older than this is shown as silent."""
+CHECK: Final = "Check whether its process runs."
 
 
 class HealthDeps(msgspec.Struct, frozen=True):
@@ -31,8 +32,8 @@ class HealthDeps(msgspec.Struct, frozen=True):
 
 
 class PartHealth(msgspec.Struct, frozen=True):
-    """A part of the installation. `status`: ok, degraded, failed, silent or reading; `detail`: a
-    sentence, if it is not ok. `heartbeat`: its last one, if it sends any."""
+    """A part of the installation. `status`: ok, degraded, failed, stale, lost or reading; `detail`:
+    a sentence, if it is not ok. `heartbeat`: its last one, if it sends any."""
 
     name: str
     status: str
@@ -91,31 +92,36 @@ async def _run_checks(health: HealthDeps) -> list[PartHealth]:
 
 def _describe_services(deps: Deps) -> list[PartHealth]:
     """The leading scheduler and the executors, from their heartbeats."""
-    leader = deps.clusters.find_leader()
-    parts = [
-        _describe_heartbeat("Scheduler", None, "")
-        if leader is None
-        else _describe_heartbeat("Scheduler", leader[1], leader[0].version)
-    ]
+    parts = [_describe_scheduler(deps.clusters)]
     for executor in deps.clusters.list_executors():
         heartbeat = deps.clusters.find_heartbeat(executor)
-        time_ms = deps.clusters.find_heartbeat_ms(executor)
-        version = heartbeat.version if heartbeat else ""
-        parts.append(_describe_heartbeat(f"Executor {executor}", time_ms, version))
+        status = cluster_lookup.judge_executor(deps.clusters, executor)
+        effect = cluster_responses.EFFECTS.get(status)
+        parts.append(
+            PartHealth(
+                name=f"Executor {executor}",
+                status=status.lower() if effect else "ok",
+                version=heartbeat.version if heartbeat else "",
+                detail=f"{effect} {CHECK}" if effect else "",
+                heartbeat=response_base.format_time(deps.clusters.find_heartbeat_ms(executor)),
+            )
+        )
     return parts
 
 
-def _describe_heartbeat(name: str, time_ms: int | None, version: str) -> PartHealth:
-    status, detail = "ok", ""
-    if time_ms is None:
-        status, detail = "silent", "It has not sent a heartbeat."
-    elif clock.now_ms() - time_ms > SILENT_MS:
-        status, detail = "silent", "Its last heartbeat is old. Check whether its process runs."
+def _describe_scheduler(clusters: ClusterCache) -> PartHealth:
+    """Stale after the same time as an executor: it sends heartbeats more often."""
+    leader = clusters.find_leader()
+    if leader is None:
+        detail = f"It has not sent a heartbeat. {CHECK}"
+        return PartHealth(name="Scheduler", status="stale", detail=detail)
+    heartbeat, time_ms = leader
+    is_stale = clock.now_ms() - time_ms > heartbeat.executor_stale_ms
     return PartHealth(
-        name=name,
-        status=status,
-        version=version,
-        detail=detail,
+        name="Scheduler",
+        status="stale" if is_stale else "ok",
+        version=heartbeat.version,
+        detail=f"No job is placed until a scheduler leads. {CHECK}" if is_stale else "",
         heartbeat=response_base.format_time(time_ms),
     )
 

@@ -1,19 +1,31 @@
 """Clusters and nodes as the API returns them."""
 
+from typing import Final, Literal
+
 from fairlead_common.domain.scheduling import shapes
 from fairlead_lookout.http.responses.response_base import ResponseBody
+
+ExecutorStatus = Literal["REPORTING", "STALE", "LOST"]
+EFFECTS: Final[dict[ExecutorStatus, str]] = {
+    "STALE": "Nothing new starts there until it reports again.",
+    "LOST": "Its runs are given up, and nothing new starts there until it reports again.",
+}
+"""What the silence of an executor means, in a sentence."""
 
 
 class ClusterResponse(ResponseBody, frozen=True, kw_only=True):
     """The cluster of one executor. Amounts in cores, bytes, units; `used`: what its runs request.
 
-    `cordonedNodes`: nodes that take no new runs, cordoned by an operator or by their cluster.
+    `status`: STALE when the executor was silent for `executorStaleS` (a setting of the scheduler),
+    and LOST after `executorTimeoutS`. `cordonedNodes`: nodes that take no new runs, cordoned by an
+    operator or by their cluster.
     """
 
     executor: str
     backend: str
     version: str
     last_heartbeat: str | None = None
+    status: ExecutorStatus
     nodes: int
     pools: dict[str, int]
     allocatable: dict[str, float | int]

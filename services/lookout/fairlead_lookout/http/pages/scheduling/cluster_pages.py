@@ -16,7 +16,13 @@ from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
-from fairlead_lookout.http.responses.cluster_responses import ClusterResponse, NodeResponse
+from fairlead_lookout.http.responses import response_base
+from fairlead_lookout.http.responses.cluster_responses import (
+    EFFECTS,
+    ClusterResponse,
+    NodeResponse,
+)
+from fairlead_lookout.store.topic_caches import ClusterCache
 
 PATH: Final = "/clusters"
 NODES_DRAWN_MAX: Final = 5_000
@@ -134,6 +140,7 @@ async def _cluster(
             "matching": len(nodes),
             "total": total,
             "cordon": deps.configuration.find_cordon(executor),
+            **describe_silence(deps.clusters, executor),
         }
 
     async def read_own(caller: Caller, _: Values) -> Values:
@@ -147,6 +154,16 @@ async def _cluster(
 
     key = (executor, resource, q, order.sort)
     return Fragment("_cluster.html", key, read, read_own=read_own, list_exports=list_exports)
+
+
+def describe_silence(clusters: ClusterCache, executor: str) -> Values:
+    """The last heartbeat of an executor, and what it means if that is too old."""
+    status = cluster_lookup.judge_executor(clusters, executor)
+    return {
+        "heartbeat": response_base.format_time(clusters.find_heartbeat_ms(executor)),
+        "status": status,
+        "effect": EFFECTS.get(status),
+    }
 
 
 def find_use(each: ClusterResponse | NodeResponse, resource: str) -> float | None:

@@ -10,8 +10,8 @@ from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.lookups import cluster_lookup
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
-from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
-from fairlead_lookout.http.responses import job_responses, response_base
+from fairlead_lookout.http.pages.scheduling.cluster_pages import describe_silence, draw_bars
+from fairlead_lookout.http.responses import job_responses
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
@@ -40,7 +40,7 @@ async def _node(deps: Deps, executor: str, node: str) -> Fragment:
             "jobs": job_responses.describe_jobs(
                 await deps.view.read_jobs(found.jobs), deps.clusters
             ),
-            "heartbeat": response_base.format_time(deps.clusters.find_heartbeat_ms(executor)),
+            **describe_silence(deps.clusters, executor),
         }
 
     return Fragment("_node.html", (executor, node), read)
