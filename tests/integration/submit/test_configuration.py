@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from fairlead_common.db import lock_session, locks
 from fairlead_common.domain import position_tokens
 from fairlead_common.domain.records import clusters, configuration
 from fairlead_common.log.memory_log import MemoryLog
@@ -230,12 +231,29 @@ async def test_a_queue_is_removed_when_it_has_no_live_jobs(
         await submit.post("/jobs/cancel", {"ids": [job["id"]]})
         stale = await submit.client.delete(url, headers={"If-Match": '"0"'})
         assert stale.status_code == 412
-        assert (await submit.client.delete(url)).status_code == 204
+        deleted = await submit.client.delete(url)
+        assert deleted.status_code == 200
+        assert deleted.json()["version"] == made["version"] + 1
+        assert deleted.json()["position"]
+        assert "pending" not in deleted.json()
         assert (await submit.client.delete(url)).status_code == 404
         assert (await submit.submit([RUN])).status_code == 422
         again = await submit.post("/queues", {"name": name})
         assert again.status_code == 201
         assert again.json()["version"] > made["version"] + 1
+
+
+async def test_a_deletion_that_the_log_does_not_have_in_time_is_pending(
+    fresh_database: str, valkey_url: str
+) -> None:
+    relay = await lock_session.connect(fresh_database, name="test", command_s_max=60.0)
+    try:
+        assert await lock_session.try_lock(relay, locks.SUBMIT_RELAY)
+        async with watched(fresh_database, valkey_url) as submit:
+            deleted = await submit.client.delete(f"/api/v1/queues/{submit.queue}")
+            assert (deleted.status_code, deleted.json()["pending"]) == (200, True)
+    finally:
+        relay.terminate()
 
 
 async def test_each_queue_change_records_its_caller(submit: Served) -> None:

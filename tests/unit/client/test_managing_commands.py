@@ -384,6 +384,18 @@ def test_a_cordon_that_the_log_does_not_have_yet_is_not_reported_as_in_effect(
         assert printed in capsys.readouterr().out
 
 
+def test_a_deletion_that_the_log_does_not_have_yet_says_so(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for answer, printed in (
+        ({"name": "a", "version": 2}, "queue a deleted\n"),
+        ({"name": "a", "version": 2, "pending": True}, "until the log is available\n"),
+    ):
+        server.routes["DELETE /api/v1/queues/a"] = lambda _, answer=answer: answer  # type: ignore[misc]
+        assert cli.invoke(["queue", "delete", "a"]) == 0
+        assert capsys.readouterr().out.endswith(printed)
+
+
 def test_a_cordon_of_a_node_that_the_log_does_not_have_yet_is_not_reported_as_in_effect(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

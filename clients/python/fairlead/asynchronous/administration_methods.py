@@ -48,11 +48,10 @@ class AdministrationMethods(AsyncConnection):
         """
         return await self._request(queue_requests.build_replacement(queue, dry_run=dry_run), Queue)
 
-    async def delete_queue(self, name: str) -> None:
+    async def delete_queue(self, name: str) -> Queue:
         """Remove a queue. Raises `Conflict` while it has jobs that have not ended."""
-        await self._request_no_content(
-            request_building.build_delete(queue_requests.queue_path(name), repeatable=False)
-        )
+        path = queue_requests.queue_path(name)
+        return await self._request(request_building.build_delete(path, repeatable=False), Queue)
 
     async def cordon_queue(self, name: str, *, reason: str = "") -> Queue:
         """Start no new runs of this queue; its current runs continue."""

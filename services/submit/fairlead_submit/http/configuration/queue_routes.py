@@ -227,9 +227,8 @@ def _add_removal(router: APIRouter, service: Service) -> None:
     @router.delete(
         "/queues/{name}",
         summary="Delete a queue that has no live jobs",
-        status_code=204,
         responses={
-            204: {"description": "Deleted."},
+            200: openapi_schemas.describe_response(QueueView, "The queue that was deleted."),
             **openapi_schemas.describe_problems(404, 409, 412),
         },
         openapi_extra={"parameters": [openapi_schemas.IF_MATCH]},
@@ -267,9 +266,9 @@ def _add_removal(router: APIRouter, service: Service) -> None:
             lambda old: msgspec.structs.replace(old, deleted=True, by=caller.name),
             if_match,
         )
-        await service.wait_until_relayed(deleted)
+        is_relayed = await service.wait_until_relayed(deleted)
         await service.secrets.delete_all(name)
-        return Response(status_code=204)
+        return _queue_response(deleted, is_relayed=is_relayed)
 
 
 def _add_cordon_routes(router: APIRouter, service: Service) -> None:

@@ -176,8 +176,11 @@ def delete(context: typer.Context, name: Name) -> None:
 
     hint = f"`fairlead cancel --queue {name}` cancels its jobs"
     with command_base.connect(context) as client, command_base.add_hint(hint, Conflict):
-        client.delete_queue(name)
-    typer.echo(f"queue {name} deleted")
+        pending = client.delete_queue(name).pending
+    if pending:
+        typer.echo(f"queue {name} deleted; pages and lists can show it until the log is available")
+    else:
+        typer.echo(f"queue {name} deleted")
 
 
 def cordon(
