@@ -24,8 +24,9 @@ def test_a_line_is_read_by_its_number() -> None:
     assert line_chunks.read_line(LINES[7], 0) == LINES[7]
 
 
-def test_lines_of_several_chunks_are_read_in_the_order_in_which_they_are_wanted() -> None:
+def test_lines_of_several_chunks_are_read_in_the_order_of_the_rows() -> None:
     chunk, other = line_chunks.compress(TEXT), LINES[5]
     wanted = [(1, 8, None), (2, 0, other), (1, 299, chunk), (3, 0, None), (None, None, None)]
-    assert line_chunks.read_lines(wanted) == [LINES[8], LINES[5], LINES[299], None, None]
+    rows = [dict(zip(("chunk", "chunk_line", "lines"), each, strict=True)) for each in wanted]
+    assert line_chunks.read_lines(rows) == [LINES[8], LINES[5], LINES[299], None, None]
     assert line_chunks.read_lines([]) == []

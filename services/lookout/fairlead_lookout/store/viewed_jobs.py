@@ -36,9 +36,7 @@ async def list_live_ids(pool: Pool, after: str, ids_max: int) -> list[JobId]:
 async def find_jobs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
     """These jobs; those that the view does not have are left out."""
     rows = await pool.fetch(COVERAGE["find_jobs"], list(ids))
-    lines = line_chunks.read_lines(
-        [(row["chunk"], row["chunk_line"], row["lines"]) for row in rows]
-    )
+    lines = line_chunks.read_lines(rows)
     return {
         JobId(row["job_id"]): _decode_job(row, line) for row, line in zip(rows, lines, strict=True)
     }

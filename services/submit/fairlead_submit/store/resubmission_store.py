@@ -141,9 +141,7 @@ async def read_items(
 ) -> list[Item]:
     """The items after this number, in order."""
     rows = await connection.fetch(SQL["read_items"], action, after, items_max)
-    lines = line_chunks.read_lines(
-        [(row["chunk"], row["chunk_line"], row["lines"]) for row in rows]
-    )
+    lines = line_chunks.read_lines(rows)
     return [
         Item(row["number"], row["job_id"], row["gang"], line)
         for row, line in zip(rows, lines, strict=True)

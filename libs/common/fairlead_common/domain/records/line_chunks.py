@@ -4,8 +4,8 @@ A chunk is compressed if it is long enough.
 """
 
 import zlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from backports import zstd
 
@@ -34,19 +34,20 @@ def read_line(data: bytes, number: int) -> bytes:
     return decompress(data).split(b"\n")[number]
 
 
-def read_lines(wanted: Sequence[tuple[int | None, int | None, bytes | None]]) -> list[bytes | None]:
-    """The lines of several chunks, in the order in which they are wanted; each chunk is
-    decompressed once. `wanted`: (chunk, number of the line, data of the chunk). The data needs to
-    be with one line of a chunk only. A line has no result (None) if its chunk has no data."""
+def read_lines(rows: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
+    """The line of each row, of several chunks; each chunk is decompressed once. The columns of a
+    row: `chunk`, `chunk_line` (its number) and `lines` (the data of the chunk), which needs to be
+    in one row of a chunk only. A line of a chunk without data is `None`."""
     by_chunk: dict[int, list[tuple[int, int]]] = {}
     data: dict[int, bytes] = {}
-    for index, (chunk, number, some) in enumerate(wanted):
+    for index, row in enumerate(rows):
+        chunk, number, some = row["chunk"], row["chunk_line"], row["lines"]
         if chunk is None or number is None:
             continue
         by_chunk.setdefault(chunk, []).append((index, number))
         if some is not None:
             data[chunk] = some
-    found: list[bytes | None] = [None] * len(wanted)
+    found: list[bytes | None] = [None] * len(rows)
     for chunk, some in data.items():
         lines = decompress(some).split(b"\n")
         for index, number in by_chunk[chunk]:

@@ -300,9 +300,7 @@ class ViewReader:
     ) -> dict[str, tuple[Any, events.JobSubmitted]]:
         """By job id, the labels and requests of these jobs, and their submissions."""
         rows = await self.fetch("submissions", list(job_ids))
-        lines = line_chunks.read_lines(
-            [(row["chunk"], row["chunk_line"], row["lines"]) for row in rows]
-        )
+        lines = line_chunks.read_lines(rows)
         return {
             row["id"]: (row, _submitted.decode(line))
             for row, line in zip(rows, lines, strict=True)
