@@ -32,8 +32,8 @@ MODELS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "ClusterResponse": cluster_models.Cluster,
     "FairnessResponse": report_models.Fairness,
     "JobMatch": job_models.JobMatch,
-    "GroupResponse": job_models.Group,
-    "GroupsResponse": job_models.Groups,
+    "JobCountResponse": job_models.Group,
+    "JobCountsResponse": job_models.Groups,
     "JobDetailResponse": job_models.JobDetail,
     "JobResponse": job_models.JobView,
     "JobSetResponse": job_models.JobSet,
@@ -61,7 +61,7 @@ MODELS: Final[Mapping[str, type[msgspec.Struct]]] = {
 """The schema of the document, and the client's struct."""
 
 LEFT_OUT: Final[Mapping[str, frozenset[str]]] = {
-    "GroupsResponse": frozenset({"total"}),
+    "JobCountsResponse": frozenset({"total"}),
     "PublicEvent": frozenset({"final"}),
     "SubmissionResponse": frozenset(
         {"position"}

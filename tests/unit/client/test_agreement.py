@@ -75,7 +75,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "job set": (job_models.JobSet, job_set_responses.JobSetResponse, set()),
     "job in a list": (job_models.JobView, job_responses.JobResponse, set()),
     "job": (job_models.JobDetail, job_responses.JobDetailResponse, set()),
-    "group": (job_models.Group, job_responses.GroupResponse, set()),
+    "group": (job_models.Group, job_responses.JobCountResponse, set()),
     "cluster": (cluster_models.Cluster, cluster_responses.ClusterResponse, set()),
     "avoidance": (cluster_models.Avoidance, cluster_responses.AvoidanceResponse, set()),
     "node": (cluster_models.Node, cluster_responses.NodeResponse, set()),

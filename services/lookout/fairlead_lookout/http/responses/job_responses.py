@@ -101,18 +101,19 @@ class JobsResponse(ResponseBody, frozen=True, kw_only=True):
     count: str | None = None
 
 
-class GroupResponse(ResponseBody, frozen=True, kw_only=True):
-    """How many jobs have these values; null where a job has none (no node, no such label)."""
+class JobCountResponse(ResponseBody, frozen=True, kw_only=True):
+    """How many jobs have these values of `groupBy`; null where a job has none (no node, no such
+    label). Groups of jobs that are placed together are `GroupSummary` and `GroupDetail`."""
 
     group: dict[str, str | None]
     jobs: int
 
 
-class GroupsResponse(ResponseBody, frozen=True, kw_only=True):
+class JobCountsResponse(ResponseBody, frozen=True, kw_only=True):
     """Jobs per group, greatest first. `total`: the jobs that were counted, with a plus sign when
     there are more than were examined (`100000+`)."""
 
-    groups: list[GroupResponse]
+    groups: list[JobCountResponse]
     total: str
 
 

@@ -57,7 +57,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="Jobs, newest first, or counts by group",
         openapi_extra=BY_NAME,
         responses=document_responses(
-            (job_responses.JobsResponse, job_responses.GroupsResponse),
+            (job_responses.JobsResponse, job_responses.JobCountsResponse),
             "Jobs, newest first, or counts by group.",
             400,
         ),
@@ -90,9 +90,10 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         if by is not None:
             found = await deps.lists.count_groups(wanted, by, limit)
             return json_response(
-                job_responses.GroupsResponse(
+                job_responses.JobCountsResponse(
                     groups=[
-                        job_responses.GroupResponse(group=g, jobs=jobs) for g, jobs in found.groups
+                        job_responses.JobCountResponse(group=g, jobs=jobs)
+                        for g, jobs in found.groups
                     ],
                     total=found.total,
                 )
