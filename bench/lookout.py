@@ -52,6 +52,7 @@ BULK_GOAL_S: Final = 10.0
 WITH_A_GOAL: Final = ("page", "groups", "job")
 CORES: Final = 2
 SLICE: Final = 50_000
+JOB_ID: Final = table_rows.JOB_COLUMNS.index("id")
 QUEUES: Final = 20
 SETS: Final = 200
 NODES: Final = 1_000
@@ -406,7 +407,7 @@ async def seed(pool: Any, jobs: int) -> Seeded:
                     columns=names,
                     records=[each[place] for each in made],
                 )
-            some += [each[0][0] for each in made[:: len(made) // 20 or 1]]
+            some += [each[0][JOB_ID] for each in made[:: len(made) // 20 or 1]]
         await _count(connection)
     random.Random(2).shuffle(some)
     return Seeded(some)

@@ -31,16 +31,17 @@ _RUN_COLUMNS: Final = _split_names(
 )
 _NEWEST_RUN: Final = " ".join(f"run_{name}" for name in _RUN_COLUMNS)
 _NO_RUN: Final = (None,) * len(_RUN_COLUMNS)
-JOB_COLUMNS: Final = _split_names(
-    "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
-    " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
-    " reason superseded_by is_task submitted_by labels user_requests"
-    f" {_NEWEST_RUN} chunk chunk_line submitted_bytes digest client_id annotations gang week"
-)
 JOB_CHANGES: Final = _split_names(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
     f" ended_ms category exit_code reason superseded_by user_requests {_NEWEST_RUN} week"
 )
+JOB_COLUMNS: Final = [
+    *_split_names(
+        "set_number queue class pool number submitted_ms start_after_ms after is_task submitted_by"
+        " labels chunk chunk_line submitted_bytes digest client_id annotations gang"
+    ),
+    *JOB_CHANGES,
+]
 SUBMISSION_COLUMNS: Final = ["chunk", "lines", "week"]
 OLDER_RUN_COLUMNS: Final = ["job_id", "number", *_RUN_COLUMNS, "week"]
 _JOB_FIELDS: Final = Job.__struct_fields__.index("latest") - 2
@@ -66,7 +67,6 @@ def encode_job(
     job: Job, set_number: int, submitted: SubmissionDetails, place: SubmissionPlace
 ) -> tuple[Any, ...]:
     return (
-        job.id,
         set_number,
         job.key[0],
         job.priority_class,
@@ -75,33 +75,16 @@ def encode_job(
         job.submitted_ms,
         job.start_after_ms,
         job.after,
-        job.shape,
-        job.state,
-        job.stopping,
-        job.stop_cause,
-        job.stop_reason,
-        job.held,
-        job.priority,
-        job.run,
-        job.changed_ms,
-        job.started_ms,
-        job.ended_ms,
-        job.category,
-        job.exit_code,
-        job.reason,
-        job.superseded_by,
         job.is_task,
         job.submitted_by,
         _encode_text(submitted.labels) if submitted.labels else None,
-        encode_requests(job.user_requests) if job.user_requests else None,
-        *(_NO_RUN if job.latest is None else _encode_run(job.latest)),
         *place,
         len(submitted.text),
         submitted.digest,
         submitted.client_id,
         _encode_text(submitted.annotations) if submitted.annotations else None,
         submitted.gang,
-        job.week,
+        *encode_job_change(job),
     )
 
 
