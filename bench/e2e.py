@@ -9,12 +9,13 @@
 Starts everything itself through `fairlead up --backend simulated` in a folder of its own, with 10
 queues and 100 job sets. `--burst` submits all jobs at once: `jobsPerSecond` is over the whole life,
 from the first request until lookout shows the last success. At 10,000 jobs/s the jobs, which run
-for 2 s, hold 25,000 to 35,000 cores. With fewer cores the cluster is full at times, and the figure
-is that of the cluster: jobs wait for cores, or are preempted because another queue has less than
-its share, and run again (`fairlead_lookout.preemptions` in `postgresPerJob`). `--paced` submits at
-an even rate and reports how long jobs took from the request that submitted them until their lease
-was in the log, and whether everything kept up. `postgresPerJob` is what Postgres used for each job:
-CPU by role of the backend, WAL, and rows by table. The last line of output is one JSON object.
+for 2 s, hold up to 48,000 cores at a time. With fewer cores the cluster is full at times, and the
+figure is that of the cluster: jobs wait for cores, or are preempted because another queue has less
+than its share, and run again (`fairlead_lookout.preemptions` in `postgresPerJob`). `--paced`
+submits at an even rate and reports how long jobs took from the request that submitted them until
+their lease was in the log, and whether everything kept up. `postgresPerJob` is what Postgres used
+for each job: CPU by role of the backend, WAL, and rows by table. The last line of output is one
+JSON object.
 """
 
 import argparse

@@ -20,13 +20,13 @@ SETTINGS = Settings(fold_interval_s=0.2, fold_events_max=30_000)
     [
         (1, 0.001, 0.0),  # a single job is visible at once
         (2_000, 0.05, pytest.approx(0.15)),  # reads are 0.2 s apart
-        (5_000, 0.12, 0.12),
-        (29_000, 0.4, 0.4),  # much to do: larger batches
+        (5_000, 0.12, 0.24),
+        (29_000, 0.35, 0.7),  # much to do: larger batches
         (29_000, 60.0, PAUSE_S_MAX),  # Postgres did not answer for a while
         (30_000, 0.4, 0.0),  # a full batch: there is more
     ],
 )
-def test_the_fold_pauses_as_long_as_it_worked_unless_there_is_a_backlog(
+def test_the_pause_is_in_proportion_to_the_work_unless_there_is_a_backlog(
     events: int, worked_s: float, pause_s: float
 ) -> None:
     assert choose_pause_s(events, worked_s, SETTINGS) == pause_s

@@ -54,8 +54,9 @@ REPAIR_CHECK_S: Final = 1.0
 _logger: Final = logging.getLogger("fairlead.lookout")
 FEW_EVENTS: Final = 100
 """After a batch with fewer events there is no pause, so that a single job is visible at once."""
-PAUSE_S_MAX: Final = 0.5
-"""The longest pause, however long the fold worked before it."""
+PAUSE_PER_WORK: Final = 2.0
+PAUSE_S_MAX: Final = 0.8
+"""The pause after a batch is twice as long as the work for it, but not longer than this."""
 
 
 class _Read(NamedTuple):
@@ -272,13 +273,13 @@ def choose_pause_s(events: int, worked_s: float, settings: Settings) -> float:
     """How long to wait for more events, after these, which took `worked_s` to fold.
 
     The longer a batch collects, the more changes of one job become one version of its row. So the
-    fold pauses for as long as it worked: batches are larger when the machine has much to do, and
-    the last one of a burst does not wait. A full batch is a backlog, which is folded without a
-    pause, as is a full read.
+    pause is in proportion to the work: batches are large while the machine has much to do, and what
+    ends a burst, or begins it, is visible at once. A full batch is a backlog, which is folded
+    without a pause, as is a full read.
     """
     if not FEW_EVENTS < events < settings.fold_events_max:
         return 0.0
-    return max(settings.fold_interval_s - worked_s, min(worked_s, PAUSE_S_MAX))
+    return max(settings.fold_interval_s - worked_s, min(PAUSE_PER_WORK * worked_s, PAUSE_S_MAX))
 
 
 def _draw_number() -> int:

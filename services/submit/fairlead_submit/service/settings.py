@@ -31,7 +31,7 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     allow: dict[str, AllowList] = msgspec.field(default_factory=dict)
     pending_bytes_max: int = 128 * 2**20
     append_bytes_max: int = 16 * 2**20
-    view_lag_s_max: float = 2.5
+    view_lag_s_max: float = 2.2
     sign_in_days: int = 30
     tokens_for_others: bool = True
 
