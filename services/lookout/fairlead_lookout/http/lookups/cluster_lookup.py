@@ -41,9 +41,11 @@ def judge_executor(clusters: ClusterCache, executor: str) -> cluster_responses.E
     The scheduler measures silence up to the place in the log that it has read, this up to now: they
     differ while the log or the scheduler is unavailable.
     """
-    limits = clusters.find_limits()
     time_ms = clusters.find_heartbeat_ms(executor)
-    silent_ms = limits.executor_stale_ms + 1 if time_ms is None else clock.now_ms() - time_ms
+    if time_ms is None:
+        return "STALE"
+    limits = clusters.find_limits()
+    silent_ms = clock.now_ms() - time_ms
     if silent_ms > limits.executor_timeout_ms:
         return "LOST"
     return "STALE" if silent_ms > limits.executor_stale_ms else "REPORTING"
